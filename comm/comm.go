@@ -1,0 +1,203 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Comm is one rank's handle in a group of ranks. One goroutine uses it at a time; Abort and Stats may come from any.
+// Every collective must be called by all ranks of the group in the same order.
+type Comm struct {
+	conn       Conn
+	rank, size int
+	seq        uint64
+	world      atomic.Pointer[World]
+	tracer     Tracer
+	counters   counters
+	op         Op      // reused by the methods below: no allocation a call
+	part       [1]Part // Parts of op for the calls with one tensor
+}
+
+// New makes the handle of one rank over a driver's Conn. Drivers call it; users call a driver's Open or weft.Open.
+func New(conn Conn, rank, size int) *Comm { return &Comm{conn: conn, rank: rank, size: size} }
+
+// Rank returns this rank, in [0, Size).
+func (c *Comm) Rank() int { return c.rank }
+
+// Size returns the number of ranks.
+func (c *Comm) Size() int { return c.size }
+
+// Device returns where this rank's buffers live.
+func (c *Comm) Device() Device { return c.conn.Device() }
+
+// Conn returns the driver's end, for its optional powers.
+func (c *Comm) Conn() Conn { return c.conn }
+
+// World returns the world this Comm belongs to; nil before NewWorld got it.
+func (c *Comm) World() *World { return c.world.Load() }
+
+// SetTracer makes t hear of every later operation of this Comm (nil: nobody). Groups made by Split inherit it.
+func (c *Comm) SetTracer(t Tracer) { c.tracer = t }
+
+// AllReduce reduces src [r, c] of all ranks into dst [r, c] on every rank. In place: dst is src.
+func (c *Comm) AllReduce(s Stream, dst, src Buffer, r ReduceOp) error {
+	return c.one(s, AllReduce, dst, src, r, 0)
+}
+
+// AllGather puts src [r, c] of rank i at rows [i*r, (i+1)*r) of dst [size*r, c] on every rank. In place: src is this
+// rank's part of dst.
+func (c *Comm) AllGather(s Stream, dst, src Buffer) error {
+	return c.one(s, AllGather, dst, src, 0, 0)
+}
+
+// AllGatherV puts Src [n[rank], c] of every rank, in rank order and without gaps, into Dst [>= sum(n), c] on every rank,
+// for each part. All parts share the counts and may differ in columns and type. In place: Src is this rank's part of Dst.
+func (c *Comm) AllGatherV(s Stream, n Counts, parts ...Part) error {
+	return c.ragged(s, AllGatherV, n, Counts{}, 0, parts)
+}
+
+// ReduceScatter reduces src [size*r, c] of all ranks and gives rank i rows [i*r, (i+1)*r) as dst [r, c]. In place: dst is
+// this rank's part of src.
+func (c *Comm) ReduceScatter(s Stream, dst, src Buffer, r ReduceOp) error {
+	return c.one(s, ReduceScatter, dst, src, r, 0)
+}
+
+// ReduceScatterV reduces Src [sum(n), c] of all ranks and gives rank i its n[i] rows as Dst [n[rank], c], for each part.
+func (c *Comm) ReduceScatterV(s Stream, n Counts, r ReduceOp, parts ...Part) error {
+	return c.ragged(s, ReduceScatterV, n, Counts{}, r, parts)
+}
+
+// AllToAllV sends send[j] rows of Src [sum(send), c], ordered by destination, to rank j, and receives recv[i] rows from
+// rank i into Dst [>= sum(recv), c], ordered by source. Dst and Src must not overlap.
+func (c *Comm) AllToAllV(s Stream, send, recv Counts, parts ...Part) error {
+	return c.ragged(s, AllToAllV, send, recv, 0, parts)
+}
+
+// Broadcast copies buf [r, c] of root into buf of every rank.
+func (c *Comm) Broadcast(s Stream, buf Buffer, root int) error {
+	return c.one(s, Broadcast, buf, buf, 0, root)
+}
+
+// Reduce reduces src [r, c] of all ranks into dst [r, c] on root; dst is not used elsewhere and may be the zero Buffer.
+func (c *Comm) Reduce(s Stream, dst, src Buffer, r ReduceOp, root int) error {
+	return c.one(s, Reduce, dst, src, r, root)
+}
+
+// Send sends src [r, c] to rank to, which must call Recv with the same shape and type.
+func (c *Comm) Send(s Stream, src Buffer, to int) error {
+	return c.one(s, Send, Buffer{}, src, 0, to)
+}
+
+// Recv receives dst [r, c] from rank from.
+func (c *Comm) Recv(s Stream, dst Buffer, from int) error {
+	return c.one(s, Recv, dst, Buffer{}, 0, from)
+}
+
+// Barrier returns when all ranks have called it.
+func (c *Comm) Barrier(s Stream) error {
+	c.op = Op{Kind: Barrier}
+	return c.Do(s, &c.op)
+}
+
+func (c *Comm) one(s Stream, k OpKind, dst, src Buffer, r ReduceOp, peer int) error {
+	c.part[0] = Part{Dst: dst, Src: src}
+	c.op = Op{Kind: k, Reduce: r, Peer: peer, Parts: c.part[:]}
+	return c.Do(s, &c.op)
+}
+
+func (c *Comm) ragged(s Stream, k OpKind, send, recv Counts, r ReduceOp, parts []Part) error {
+	c.op = Op{Kind: k, Reduce: r, Parts: parts, Send: send, Recv: recv}
+	return c.Do(s, &c.op)
+}
+
+// Do runs one operation: all of the methods above are this. It validates op, numbers it, tells the tracer, hands it to
+// the driver and counts what the driver reports. An invalid call fails at once and on this rank only; ranks that are in
+// the operation learn of it when the world is aborted (World.Run does that) or at their timeout.
+func (c *Comm) Do(s Stream, op *Op) error {
+	c.seq++
+	op.Seq = c.seq
+	op.Stats = OpStats{}
+	if w := c.world.Load(); w != nil {
+		if cause := w.Err(); cause != nil {
+			return c.dead(op, cause)
+		}
+	}
+	if err := op.validate(c); err != nil {
+		return &Error{Op: op.label(), Rank: c.rank, Peer: NoPeer, Code: Invalid, Err: err}
+	}
+	if c.tracer != nil {
+		c.tracer.Begin(c.rank, op)
+	}
+	start := time.Now()
+	err := c.conn.Do(s, op)
+	c.counters.add(op, time.Since(start))
+	if c.tracer != nil {
+		c.tracer.End(c.rank, op, err)
+	}
+	if err != nil {
+		c.failed(err)
+	}
+	return err
+}
+
+// dead is the error of every call on a dead world: Aborted, with the cause and the rank to blame.
+func (c *Comm) dead(op *Op, cause error) error {
+	peer := NoPeer
+	var e *Error
+	if errors.As(cause, &e) {
+		if peer = e.Peer; peer == NoPeer {
+			peer = e.Rank
+		}
+	}
+	return &Error{Op: op.label(), Rank: c.rank, Peer: peer, Code: Aborted, Err: fmt.Errorf("the world is dead: %w", cause)}
+}
+
+// failed kills the world after an error that leaves ranks out of step.
+func (c *Comm) failed(err error) {
+	if w := c.world.Load(); w != nil && (errors.Is(err, Timeout) || errors.Is(err, Remote)) {
+		w.Abort(err)
+	}
+}
+
+func (op *Op) label() string { return fmt.Sprintf("%v #%d", op.Kind, op.Seq) }
+
+// Split is collective: ranks of one color form a new group, ordered by key, then by rank. A negative color joins none and
+// gets a nil Comm. The group belongs to the same world: when that dies, so does the group.
+func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
+	conn, rank, size, err := c.conn.Split(ctx, color, key)
+	if err != nil {
+		c.failed(err)
+		return nil, err
+	}
+	if conn == nil {
+		return nil, nil
+	}
+	sub := New(conn, rank, size)
+	sub.world.Store(c.world.Load())
+	sub.tracer = c.tracer
+	return sub, nil
+}
+
+// Wait blocks until the stream's work is done. Asynchronous errors appear here.
+func (c *Comm) Wait(ctx context.Context, s Stream) error {
+	err := c.conn.Wait(ctx, s)
+	if err != nil {
+		c.failed(err)
+	}
+	return err
+}
+
+// Abort kills the world of this Comm: waits of all ranks return Aborted with cause. Any goroutine may call it.
+func (c *Comm) Abort(cause error) {
+	if w := c.world.Load(); w != nil {
+		w.Abort(cause)
+		return
+	}
+	c.conn.Abort(cause)
+}
+
+// Close frees what the rank holds; see Conn.
+func (c *Comm) Close(ctx context.Context) error { return c.conn.Close(ctx) }

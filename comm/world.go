@@ -1,0 +1,149 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+)
+
+// World is the ranks of this process that work together, and whether they still can. Its methods may be called by any
+// goroutine.
+type World struct {
+	local []*Comm
+	done  chan struct{}
+	once  sync.Once
+	mu    sync.Mutex
+	err   error
+}
+
+// NewWorld gathers the Comms that a driver opened in this process, one for each local rank.
+func NewWorld(local []*Comm) *World {
+	w := &World{local: local, done: make(chan struct{})}
+	for _, c := range local {
+		c.world.Store(w)
+	}
+	return w
+}
+
+// Size returns the number of ranks of the whole world, those of other processes included.
+func (w *World) Size() int {
+	if len(w.local) == 0 {
+		return 0
+	}
+	return w.local[0].size
+}
+
+// Local returns the Comms of this process, for callers with goroutines of their own.
+func (w *World) Local() []*Comm { return w.local }
+
+// Done is closed when the world dies.
+func (w *World) Done() <-chan struct{} { return w.done }
+
+// Err returns why the world died; nil while it lives.
+func (w *World) Err() error {
+	select {
+	case <-w.done:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.err
+	default:
+		return nil
+	}
+}
+
+// Abort kills the world: every wait of its ranks, and every later call, returns Aborted with cause. Only the first cause
+// counts.
+func (w *World) Abort(cause error) {
+	w.once.Do(func() {
+		if cause == nil {
+			cause = errors.New("aborted without a cause")
+		}
+		w.mu.Lock()
+		w.err = cause
+		w.mu.Unlock()
+		close(w.done)
+		for _, c := range w.local {
+			c.conn.Abort(cause)
+		}
+	})
+}
+
+// Run calls fn once for each local rank in its own goroutine and waits for all of them. The first error, panic (with its
+// stack) or Goexit (t.FailNow) aborts the world and cancels the ctx that fn got; Run returns that rank's error, and the
+// others get Aborted that wraps it. When ctx ends, the world is aborted with its cause. A goroutine that never returns
+// cannot be ended; World.Done tells others at once that the world is dead.
+func (w *World) Run(ctx context.Context, fn func(ctx context.Context, c *Comm) error) error {
+	if err := w.Err(); err != nil {
+		return &Error{Op: "run", Peer: NoPeer, Code: Aborted, Err: fmt.Errorf("the world is dead: %w", err)}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() { w.Abort(context.Cause(ctx)) })
+	defer stop()
+
+	var first error
+	var once sync.Once
+	var wg sync.WaitGroup
+	for _, c := range w.local {
+		wg.Go(func() {
+			w.rank(ctx, c, fn, func(err error) {
+				once.Do(func() {
+					first = err
+					w.Abort(err)
+					cancel(err)
+				})
+			})
+		})
+	}
+	wg.Wait()
+	if first == nil {
+		// ctx may have ended after the last rank looked at it.
+		if !stop() {
+			return context.Cause(ctx)
+		}
+	}
+	return first
+}
+
+// rank runs fn for one rank and reports how it ended if that was not a plain nil.
+func (w *World) rank(ctx context.Context, c *Comm, fn func(context.Context, *Comm) error, fail func(error)) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if p := recover(); p != nil {
+			cause, ok := p.(error)
+			if !ok {
+				cause = fmt.Errorf("%v", p)
+			}
+			fail(&Error{Op: "run", Rank: c.rank, Peer: NoPeer, Code: Internal,
+				Err: fmt.Errorf("panic: %w\n%s", cause, debug.Stack())})
+			return
+		}
+		fail(&Error{Op: "run", Rank: c.rank, Peer: NoPeer, Code: Internal,
+			Err: errors.New("the goroutine ended without returning (runtime.Goexit, such as t.FailNow)")})
+	}()
+	err := fn(ctx, c)
+	returned = true
+	if err == nil {
+		return
+	}
+	if e := (*Error)(nil); !errors.As(err, &e) {
+		err = &Error{Op: "run", Rank: c.rank, Peer: NoPeer, Code: Internal, Err: err}
+	}
+	fail(err)
+}
+
+// Close closes every local rank's Comm, at once, since Close is collective.
+func (w *World) Close(ctx context.Context) error {
+	errs := make([]error, len(w.local))
+	var wg sync.WaitGroup
+	for i, c := range w.local {
+		wg.Go(func() { errs[i] = c.Close(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,2 @@
+// Package moe is the fused Mixture-of-Experts layer: router, exchange, expert products, combine.
+package moe
