@@ -9,25 +9,32 @@ import (
 )
 
 // Comm is one rank's handle in a group of ranks. One goroutine uses it at a time; Abort and Stats may come from any.
-// Every collective must be called by all ranks of the group in the same order.
+// Every collective must be called by all ranks of the group in the same order. Buffers belong to the caller, who leaves
+// them alone until the call returns (on a GPU: until the stream has passed it).
 type Comm struct {
 	conn       Conn
 	rank, size int
+	worldRank  int // rank in the world, which errors name; differs from rank in groups made by Split
 	seq        uint64
 	world      atomic.Pointer[World]
 	tracer     Tracer
 	counters   counters
-	op         Op      // reused by the methods below: no allocation a call
-	part       [1]Part // Parts of op for the calls with one tensor
+	op         Op     // reused by the methods below: no allocation a call
+	parts      []Part // Parts of op, copied so that a caller's variadic slice stays on its stack
 }
 
 // New makes the handle of one rank over a driver's Conn. Drivers call it; users call a driver's Open or weft.Open.
-func New(conn Conn, rank, size int) *Comm { return &Comm{conn: conn, rank: rank, size: size} }
+func New(conn Conn, rank, size int) *Comm {
+	return &Comm{conn: conn, rank: rank, size: size, worldRank: rank}
+}
 
 // Rank returns this rank, in [0, Size).
 func (c *Comm) Rank() int { return c.rank }
 
-// Size returns the number of ranks.
+// WorldRank returns this rank's number in the world. It differs from Rank in a group made by Split. Errors name ranks by it.
+func (c *Comm) WorldRank() int { return c.worldRank }
+
+// Size returns the number of ranks of the group.
 func (c *Comm) Size() int { return c.size }
 
 // Device returns where this rank's buffers live.
@@ -53,8 +60,9 @@ func (c *Comm) AllGather(s Stream, dst, src Buffer) error {
 	return c.one(s, AllGather, dst, src, 0, 0)
 }
 
-// AllGatherV puts Src [n[rank], c] of every rank, in rank order and without gaps, into Dst [>= sum(n), c] on every rank,
+// AllGatherV puts Src [>= n[rank], c] of every rank, in rank order and without gaps, into Dst [>= sum(n), c] on every rank,
 // for each part. All parts share the counts and may differ in columns and type. In place: Src is this rank's part of Dst.
+// With counts on the device the host cannot know that place: there Dst and Src must not overlap.
 func (c *Comm) AllGatherV(s Stream, n Counts, parts ...Part) error {
 	return c.ragged(s, AllGatherV, n, Counts{}, 0, parts)
 }
@@ -65,12 +73,13 @@ func (c *Comm) ReduceScatter(s Stream, dst, src Buffer, r ReduceOp) error {
 	return c.one(s, ReduceScatter, dst, src, r, 0)
 }
 
-// ReduceScatterV reduces Src [sum(n), c] of all ranks and gives rank i its n[i] rows as Dst [n[rank], c], for each part.
+// ReduceScatterV reduces Src [>= sum(n), c] of all ranks and gives rank i its n[i] rows as Dst [>= n[rank], c], for each
+// part. In place as for AllGatherV: Dst is this rank's part of Src.
 func (c *Comm) ReduceScatterV(s Stream, n Counts, r ReduceOp, parts ...Part) error {
 	return c.ragged(s, ReduceScatterV, n, Counts{}, r, parts)
 }
 
-// AllToAllV sends send[j] rows of Src [sum(send), c], ordered by destination, to rank j, and receives recv[i] rows from
+// AllToAllV sends send[j] rows of Src [>= sum(send), c], ordered by destination, to rank j, and receives recv[i] rows from
 // rank i into Dst [>= sum(recv), c], ordered by source. Dst and Src must not overlap.
 func (c *Comm) AllToAllV(s Stream, send, recv Counts, parts ...Part) error {
 	return c.ragged(s, AllToAllV, send, recv, 0, parts)
@@ -86,7 +95,8 @@ func (c *Comm) Reduce(s Stream, dst, src Buffer, r ReduceOp, root int) error {
 	return c.one(s, Reduce, dst, src, r, root)
 }
 
-// Send sends src [r, c] to rank to, which must call Recv with the same shape and type.
+// Send sends src [r, c] to rank to, which must call Recv with the same shape and type. On the CPU it returns when the data
+// has been received, so two ranks that both send first wait for each other until their timeout.
 func (c *Comm) Send(s Stream, src Buffer, to int) error {
 	return c.one(s, Send, Buffer{}, src, 0, to)
 }
@@ -103,13 +113,14 @@ func (c *Comm) Barrier(s Stream) error {
 }
 
 func (c *Comm) one(s Stream, k OpKind, dst, src Buffer, r ReduceOp, peer int) error {
-	c.part[0] = Part{Dst: dst, Src: src}
-	c.op = Op{Kind: k, Reduce: r, Peer: peer, Parts: c.part[:]}
+	c.parts = append(c.parts[:0], Part{Dst: dst, Src: src})
+	c.op = Op{Kind: k, Reduce: r, Peer: peer, Parts: c.parts}
 	return c.Do(s, &c.op)
 }
 
 func (c *Comm) ragged(s Stream, k OpKind, send, recv Counts, r ReduceOp, parts []Part) error {
-	c.op = Op{Kind: k, Reduce: r, Parts: parts, Send: send, Recv: recv}
+	c.parts = append(c.parts[:0], parts...)
+	c.op = Op{Kind: k, Reduce: r, Parts: c.parts, Send: send, Recv: recv}
 	return c.Do(s, &c.op)
 }
 
@@ -122,20 +133,20 @@ func (c *Comm) Do(s Stream, op *Op) error {
 	op.Stats = OpStats{}
 	if w := c.world.Load(); w != nil {
 		if cause := w.Err(); cause != nil {
-			return c.dead(op, cause)
+			return c.dead(op.Label(), cause)
 		}
 	}
 	if err := op.validate(c); err != nil {
-		return &Error{Op: op.label(), Rank: c.rank, Peer: NoPeer, Code: Invalid, Err: err}
+		return &Error{Op: op.Label(), Rank: c.worldRank, Peer: NoPeer, Code: Invalid, Err: err}
 	}
 	if c.tracer != nil {
-		c.tracer.Begin(c.rank, op)
+		c.tracer.Begin(c.worldRank, op)
 	}
 	start := time.Now()
 	err := c.conn.Do(s, op)
 	c.counters.add(op, time.Since(start))
 	if c.tracer != nil {
-		c.tracer.End(c.rank, op, err)
+		c.tracer.End(c.worldRank, op, err)
 	}
 	if err != nil {
 		c.failed(err)
@@ -143,30 +154,27 @@ func (c *Comm) Do(s Stream, op *Op) error {
 	return err
 }
 
-// dead is the error of every call on a dead world: Aborted, with the cause and the rank to blame.
-func (c *Comm) dead(op *Op, cause error) error {
-	peer := NoPeer
-	var e *Error
-	if errors.As(cause, &e) {
-		if peer = e.Peer; peer == NoPeer {
-			peer = e.Rank
-		}
-	}
-	return &Error{Op: op.label(), Rank: c.rank, Peer: peer, Code: Aborted, Err: fmt.Errorf("the world is dead: %w", cause)}
+// dead is the error of every call on a dead world.
+func (c *Comm) dead(op string, cause error) error {
+	return AbortedError(op, c.worldRank, fmt.Errorf("the world is dead: %w", cause))
 }
 
 // failed kills the world after an error that leaves ranks out of step.
 func (c *Comm) failed(err error) {
-	if w := c.world.Load(); w != nil && (errors.Is(err, Timeout) || errors.Is(err, Remote)) {
-		w.Abort(err)
+	if errors.Is(err, Timeout) || errors.Is(err, Remote) {
+		c.Abort(err)
 	}
 }
 
-func (op *Op) label() string { return fmt.Sprintf("%v #%d", op.Kind, op.Seq) }
-
 // Split is collective: ranks of one color form a new group, ordered by key, then by rank. A negative color joins none and
-// gets a nil Comm. The group belongs to the same world: when that dies, so does the group.
+// gets a nil Comm. The group belongs to the same world: when that dies, so does the group. Its Rank and Size are the
+// group's; its errors name ranks of the world. The caller closes it when it is no longer needed.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
+	if w := c.world.Load(); w != nil {
+		if cause := w.Err(); cause != nil {
+			return nil, c.dead("split", cause)
+		}
+	}
 	conn, rank, size, err := c.conn.Split(ctx, color, key)
 	if err != nil {
 		c.failed(err)
@@ -176,6 +184,7 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 		return nil, nil
 	}
 	sub := New(conn, rank, size)
+	sub.worldRank = c.worldRank
 	sub.world.Store(c.world.Load())
 	sub.tracer = c.tracer
 	return sub, nil

@@ -3,13 +3,15 @@ package comm
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/weftgo/weft/dtype"
 )
 
 // Conn is all that a driver must write: one rank's end of it. Do gets operations that Comm.Do has validated and reports
-// Op.Stats; what it cannot do it answers with an Error of code Unavailable. One goroutine uses a Conn at a time, except that
-// Abort may come from any.
+// Op.Stats; what it cannot do it answers with an Error of code Unavailable. Its errors name ranks of the world, in groups
+// made by Split too. One goroutine uses a Conn at a time, except that Abort may come from any. The Op and its slices are the
+// caller's and may be used during Do only.
 type Conn interface {
 	// Device says where this rank's buffers live.
 	Device() Device
@@ -20,7 +22,8 @@ type Conn interface {
 	Split(ctx context.Context, color, key int) (conn Conn, rank, size int, err error)
 	// Wait blocks until the stream's work is done; asynchronous errors appear here.
 	Wait(ctx context.Context, s Stream) error
-	// Abort ends this rank's part and that of all ranks it is connected with: their waits return Aborted with cause.
+	// Abort ends this rank's part and that of all ranks it is connected with, in every group of the world: their waits
+	// return Aborted with cause. Only the first call counts. Comm calls it after every Timeout and Remote error.
 	Abort(cause error)
 	// Close frees the rank's resources. It is collective on a living world and waits for nobody on a dead one.
 	Close(ctx context.Context) error
@@ -33,22 +36,26 @@ type Memory interface {
 	Copy(s Stream, dst, src Buffer) error
 }
 
-// Tracer is told of every operation of a Comm. It is called on the rank's goroutine; at End op.Stats is filled.
+// Tracer is told of every operation of a Comm, with the rank in the world. It is called on the rank's goroutine; at End
+// op.Stats is filled.
 type Tracer interface {
 	Begin(rank int, op *Op)
 	End(rank int, op *Op, err error)
 }
 
+// maxAlloc bounds the bytes of one Alloc, so that sizes do not overflow.
+const maxAlloc = math.MaxInt - 8
+
 // Alloc returns zeroed memory [rows, cols] on c's device. The caller frees it with Free.
 func Alloc(c *Comm, t dtype.DType, rows, cols int) (Buffer, error) {
-	if rows < 0 || cols <= 0 || !t.Valid() {
-		return Buffer{}, Errorf("alloc", c.rank, Invalid, "%v[%d, %d]", t, rows, cols)
+	if rows < 0 || cols <= 0 || !t.Valid() || rows > maxAlloc/t.Size()/cols {
+		return Buffer{}, Errorf("alloc", c.worldRank, Invalid, "%v[%d, %d]", t, rows, cols)
 	}
 	if m, ok := c.conn.(Memory); ok {
 		return m.Alloc(t, rows, cols)
 	}
 	if c.Device().Kind != CPU {
-		return Buffer{}, Errorf("alloc", c.rank, Unavailable, "driver %T has no memory of %v", c.conn, c.Device())
+		return Buffer{}, Errorf("alloc", c.worldRank, Unavailable, "driver %T has no memory of %v", c.conn, c.Device())
 	}
 	// 8-byte elements so that every type is aligned.
 	raw := make([]int64, (rows*cols*t.Size()+7)/8)
@@ -69,13 +76,13 @@ func Free(c *Comm, b Buffer) error {
 // c's device.
 func Copy(c *Comm, s Stream, dst, src Buffer) error {
 	if err := sameShape(dst, src); err != nil {
-		return &Error{Op: "copy", Rank: c.rank, Peer: NoPeer, Code: Invalid, Err: err}
+		return &Error{Op: "copy", Rank: c.worldRank, Peer: NoPeer, Code: Invalid, Err: err}
 	}
 	if m, ok := c.conn.(Memory); ok {
 		return m.Copy(s, dst, src)
 	}
 	if dst.device.Kind != CPU || src.device.Kind != CPU {
-		return Errorf("copy", c.rank, Unavailable, "%v to %v needs a driver with memory of its own", src, dst)
+		return Errorf("copy", c.worldRank, Unavailable, "%v to %v needs a driver with memory of its own", src, dst)
 	}
 	for i := range dst.rows {
 		copy(dst.RowBytes(i), src.RowBytes(i))

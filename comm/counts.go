@@ -43,7 +43,9 @@ func total(n []int, size int) (int, error) {
 		if x < 0 {
 			return 0, fmt.Errorf("count %d of rank %d is negative", x, i)
 		}
-		sum += x
+		if sum += x; sum < 0 {
+			return 0, fmt.Errorf("the sum of the counts overflows at rank %d", i)
+		}
 	}
 	return sum, nil
 }

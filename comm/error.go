@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -41,8 +42,8 @@ const NoPeer = -1
 // Error is what every operation of this package returns when it fails.
 type Error struct {
 	Op   string // what was called, such as "all_gatherv #7"
-	Rank int    // who called it
-	Peer int    // the rank to blame or waited for; NoPeer when there is none
+	Rank int    // who called it, by its rank in the world
+	Peer int    // the rank of the world to blame or waited for; NoPeer when there is none
 	Code Code
 	Err  error // the cause, or the text
 }
@@ -67,6 +68,18 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Is(target error) bool {
 	c, ok := target.(Code)
 	return ok && c == e.Code
+}
+
+// AbortedError makes the error that a rank's call returns when its world died of cause. Peer is the rank that cause
+// blames: the one it waited for or disagreed with, else the one it happened to.
+func AbortedError(op string, rank int, cause error) *Error {
+	err := &Error{Op: op, Rank: rank, Peer: NoPeer, Code: Aborted, Err: cause}
+	if e := (*Error)(nil); errors.As(cause, &e) {
+		if err.Peer = e.Peer; err.Peer == NoPeer {
+			err.Peer = e.Rank
+		}
+	}
+	return err
 }
 
 // Errorf makes an Error whose cause is a formatted text.

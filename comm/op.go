@@ -88,6 +88,9 @@ type OpStats struct {
 	Wait      time.Duration // time spent waiting for other ranks, part of the call's time (CPU driver)
 }
 
+// Label returns the short name that errors carry, such as "all_gatherv #7".
+func (op *Op) Label() string { return fmt.Sprintf("%v #%d", op.Kind, op.Seq) }
+
 // String returns a line for messages, such as "all_gatherv #7 bf16[3, 192] counts [3 0 5]".
 func (op *Op) String() string {
 	var b strings.Builder
@@ -95,8 +98,13 @@ func (op *Op) String() string {
 	if op.Kind.Reduces() {
 		fmt.Fprintf(&b, " %v", op.Reduce)
 	}
-	if op.Kind.Rooted() {
+	switch {
+	case op.Kind.Rooted():
 		fmt.Fprintf(&b, " root %d", op.Peer)
+	case op.Kind == Send:
+		fmt.Fprintf(&b, " to %d", op.Peer)
+	case op.Kind == Recv:
+		fmt.Fprintf(&b, " from %d", op.Peer)
 	}
 	for _, p := range op.Parts {
 		shape := p.Src
@@ -107,6 +115,8 @@ func (op *Op) String() string {
 	}
 	if n, ok := op.Send.Host(); ok {
 		fmt.Fprintf(&b, " counts %v", n)
+	} else if !op.Send.IsZero() {
+		fmt.Fprintf(&b, " counts on the device, max %d", op.Send.max)
 	}
 	if n, ok := op.Recv.Host(); ok {
 		fmt.Fprintf(&b, " from %v", n)
@@ -115,7 +125,7 @@ func (op *Op) String() string {
 }
 
 // Signature hashes what all ranks must agree on: kind, reduction, root, number of parts, their types and columns, rows
-// where they must be equal, and host counts of the gathering and scattering forms. Ranks whose signatures differ are in
+// where they must be equal, and of the gathering and scattering forms the host counts, or the max of device counts. Ranks whose signatures differ are in
 // different calls. Send, Recv and the counts of AllToAllV are matched by pair instead.
 func (op *Op) Signature() uint64 {
 	h := uint64(14695981039346656037)
@@ -143,6 +153,10 @@ func (op *Op) Signature() uint64 {
 	if op.Kind == AllGatherV || op.Kind == ReduceScatterV {
 		for _, n := range op.Send.host {
 			mix(n)
+		}
+		if !op.Send.isHost {
+			mix(-1)
+			mix(op.Send.max)
 		}
 	}
 	return h

@@ -2,6 +2,7 @@ package comm
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/weftgo/weft/dtype"
 )
@@ -49,9 +50,9 @@ func (op *Op) validate(c *Comm) error {
 
 // rowRule is what counts say of a buffer's rows.
 type rowRule struct {
-	own, sum int // this rank's entry; all entries (host counts)
-	most     int // rows a destination must hold (device counts)
-	host     bool
+	own, before, sum int // this rank's entry; those of the ranks before it; all entries (host counts)
+	most             int // rows a destination must hold (device counts)
+	host             bool
 }
 
 func (op *Op) countRows(what string, n Counts, c *Comm, recv bool) (rowRule, error) {
@@ -65,13 +66,17 @@ func (op *Op) countRows(what string, n Counts, c *Comm, recv bool) (rowRule, err
 		if err != nil {
 			return rowRule{}, fmt.Errorf("%s: %w", what, err)
 		}
-		return rowRule{own: n.host[c.rank], sum: sum, host: true}, nil
+		rule := rowRule{own: n.host[c.rank], sum: sum, host: true}
+		for _, x := range n.host[:c.rank] {
+			rule.before += x
+		}
+		return rule, nil
 	}
 	if n.IsZero() {
 		return rowRule{}, fmt.Errorf("no %s given; use comm.Host or comm.OnDevice", what)
 	}
-	if n.max < 0 {
-		return rowRule{}, fmt.Errorf("%s: max %d is negative", what, n.max)
+	if n.max < 0 || n.max > math.MaxInt32 {
+		return rowRule{}, fmt.Errorf("%s: max %d is not in [0, %d]", what, n.max, math.MaxInt32)
 	}
 	ownCols := 1
 	if op.Kind == AllToAllV {
@@ -126,7 +131,13 @@ func (op *Op) validatePart(p Part, c *Comm, send, recv rowRule) error {
 	if t := p.Src.dtype; op.Kind.Reduces() && op.Reduce == Avg && !t.IsFloat() {
 		return fmt.Errorf("avg of %v: it needs a floating-point type", t)
 	}
-	return op.validateRows(p, c, send, recv)
+	if err := op.validateRows(p, c, send, recv); err != nil {
+		return err
+	}
+	if needSrc && needDst {
+		return op.validateOverlap(p, c, send)
+	}
+	return nil
 }
 
 func usable(name string, b Buffer, c *Comm) error {

@@ -76,7 +76,7 @@ func (w *World) Abort(cause error) {
 // cannot be ended; World.Done tells others at once that the world is dead.
 func (w *World) Run(ctx context.Context, fn func(ctx context.Context, c *Comm) error) error {
 	if err := w.Err(); err != nil {
-		return &Error{Op: "run", Peer: NoPeer, Code: Aborted, Err: fmt.Errorf("the world is dead: %w", err)}
+		return AbortedError("run", 0, fmt.Errorf("the world is dead: %w", err))
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
