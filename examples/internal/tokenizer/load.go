@@ -142,8 +142,10 @@ func (t *Tokenizer) addMatch(a addedJSON) {
 		t.raw.add(tok)
 		return
 	}
-	if t.normalize != nil {
+	if t.normalize != nil { // it is decoded in that form, too
 		tok.content = t.normalize(tok.content)
+		t.tokens[tok.id] = tok.content
+		t.bytes[tok.id], _ = tokenBytes(tok.content)
 	}
 	t.cooked.add(tok)
 }
