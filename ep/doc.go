@@ -1,2 +1,34 @@
-// Package ep holds the nouns of expert-parallel exchange: Config, Routing, Index, Received, Exchanger.
+// Package ep holds the nouns of expert-parallel exchange: [Config], [Routing], [Index], [Received], [Exchanger].
+//
+// An Exchanger sends each token to the ranks that own the experts it was routed to, and brings the weighted sum of their
+// outputs back. What happens between the two is the caller's: weft's own layer (package moe) or any expert function.
+//
+//	x [numTokens, hidden]                                            out [numTokens, hidden]
+//	ids, weights [numTokens, topK]                                            ▲
+//	        │                                                                 │
+//	     Dispatch ──► Received{X, Index, Y} ──► experts read X, write Y ──► Combine
+//
+// Two strategies implement it: package agrs (gather everything, reduce-scatter the sums) and package alltoall (each token
+// only to the ranks that need it). For one placement both give the same bits.
+//
+// # Order of sums
+//
+// A rank's partial row of a token is the fp32 sum over its experts in k order, from +0, of the product of weight and
+// expert row (rounded to fp32: no fused multiply-add), rounded to Config.DType. The source adds partial rows in fp32 in rank order,
+// from +0, then the bias tensors in the order given, and rounds once. With Config.RankInvariant the source instead gets
+// every expert row, rounded to DType, and sums the products in k order: the same bits for any number of ranks.
+//
+// # Two layouts
+//
+//	Rows                                        Expanded
+//	X row  token    Index.Row, by expert        X row  token        (Alignment 4)
+//	0      A        e0: 0 1 · ·                 0      A   ┐
+//	1      B        e1: 1 2 · ·                 1      B   │ e0
+//	2      C            (· is padding, -1)      2,3    0   ┘
+//	                                            4      B   ┐
+//	                                            5      C   │ e1
+//	                                            6,7    0   ┘
+//
+// With Rows a grouped product gathers its input rows through the index; Expanded is for experts that want theirs in
+// one block.
 package ep

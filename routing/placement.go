@@ -13,6 +13,35 @@ type Placement struct {
 	Physical []int32
 }
 
+// Validate reports the first thing that makes p unusable, with the numbers.
+func (p Placement) Validate() error {
+	switch {
+	case p.NumExperts < 1:
+		return fmt.Errorf("placement: %d experts; at least 1 is needed", p.NumExperts)
+	case p.Size < 1:
+		return fmt.Errorf("placement: %d ranks; at least 1 is needed", p.Size)
+	case p.NumPhysical() > maxInt32:
+		return fmt.Errorf("placement: %d experts do not fit 32 bits", p.NumPhysical())
+	case p.Physical == nil:
+		return nil
+	}
+	seen := make([]bool, p.NumExperts)
+	for i, e := range p.Physical {
+		if e < 0 || int(e) >= p.NumExperts {
+			return fmt.Errorf("placement: physical expert %d is a replica of expert %d, which is outside [0, %d)", i, e, p.NumExperts)
+		}
+		seen[e] = true
+	}
+	for e, ok := range seen {
+		if !ok {
+			return fmt.Errorf("placement: expert %d has no replica among the %d physical experts", e, len(p.Physical))
+		}
+	}
+	return nil
+}
+
+const maxInt32 = 1<<31 - 1
+
 // NumPhysical returns the number of physical experts: NumExperts without replicas.
 func (p Placement) NumPhysical() int {
 	if p.Physical != nil {
@@ -65,14 +94,36 @@ func (p Placement) LogicalOf(rank, local int) int {
 }
 
 // Owner returns the rank and local index of a logical expert: of its first replica when it has several.
-func (p Placement) Owner(expert int) (rank, local int) {
+func (p Placement) Owner(expert int) (rank, local int) { return p.Place(0, expert) }
+
+// Place returns which replica of a logical expert a token uses: replica number token mod (number of replicas), in the
+// order of Physical. It is a pure function of (token, expert), so that all ranks agree without talking. Exchangers number
+// the token at row t of source rank r by [TokenNumber]. Loops use a [Table], which does not search.
+func (p Placement) Place(token, expert int) (rank, local int) {
 	if p.Physical == nil {
 		return p.OwnerOfPhysical(expert)
 	}
-	for e, l := range p.Physical {
+	replicas := 0
+	for _, l := range p.Physical {
 		if int(l) == expert {
-			return p.OwnerOfPhysical(e)
+			replicas++
 		}
 	}
-	panic(fmt.Sprintf("routing: expert %d has no replica; call Validate first", expert))
+	if replicas == 0 {
+		panic(fmt.Sprintf("routing: expert %d has no replica; call Validate first", expert))
+	}
+	skip := token % replicas
+	for e, l := range p.Physical {
+		if int(l) == expert {
+			if skip == 0 {
+				return p.OwnerOfPhysical(e)
+			}
+			skip--
+		}
+	}
+	panic("unreachable")
 }
+
+// TokenNumber is the number of the token at a row of a source rank, as [Placement.Place] takes it. Neighbouring ranks start
+// at different replicas, so that one token per rank (decoding) spreads over them too.
+func TokenNumber(rank, row int) int { return rank + row }

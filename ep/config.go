@@ -1,0 +1,175 @@
+package ep
+
+import (
+	"fmt"
+
+	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/routing"
+)
+
+// Layout says how received rows lie in Received.X.
+type Layout uint8
+
+// The layouts.
+const (
+	Rows     Layout = iota // each received row once, in (source rank, token) order; the index groups them by expert
+	Expanded               // one copy per (token, expert), grouped by local expert, padded with zero rows to Alignment
+)
+
+// String returns "rows" or "expanded".
+func (l Layout) String() string { return name(uint8(l), "layout", "rows", "expanded") }
+
+// Output says what the experts hand to Combine.
+type Output uint8
+
+// The outputs.
+const (
+	ExpertRows  Output = iota // one row per slot of the index [numSlots, hidden]; Combine weights and sums them
+	PartialRows               // one row per received row [numRows, hidden], already weighted and summed over this rank's experts
+)
+
+// String returns "expert rows" or "partial rows".
+func (o Output) String() string { return name(uint8(o), "output", "expert rows", "partial rows") }
+
+// Overflow says what happens to rows beyond MaxRecvRows.
+type Overflow uint8
+
+// The policies.
+const (
+	Fail Overflow = iota // every rank gets an Invalid error with the numbers, and nothing is exchanged
+	Drop                 // the last rows in (source, token) order are not sent, and counted
+)
+
+// String returns "fail" or "drop".
+func (o Overflow) String() string { return name(uint8(o), "overflow", "fail", "drop") }
+
+func name(i uint8, kind string, names ...string) string {
+	if int(i) < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("%s(%d)", kind, i)
+}
+
+// Config describes an exchange. All ranks must give the same; constructors check that they do.
+type Config struct {
+	NumExperts, TopK, Hidden int
+	MaxTokensPerRank         int               // the most rows one rank may dispatch
+	DType                    dtype.DType       // of x, y and out: F32, BF16 or F16; zero means F32
+	Wire                     dtype.DType       // of dispatched rows: zero means DType; F8E4M3 adds one scale per 128 values
+	Placement                routing.Placement // zero means linear over the ranks of the Comm
+	Layout                   Layout
+	Output                   Output
+	Alignment                int // slots of an expert are padded to a multiple; 0 means 1
+	MaxRecvRows              int // rows one rank can receive; 0 means the worst case, ranks x MaxTokensPerRank
+	Overflow                 Overflow
+	Banks                    int  // results alive at once; 0 means 1
+	RankInvariant            bool // sum all k expert rows at the source in k order (alltoall, ExpertRows): same bits for any number of ranks
+}
+
+// ScaleGroup is how many values of a row share one scale on an fp8 wire. The last group of a row may be shorter.
+const ScaleGroup = 128
+
+// NumScales returns the scales of one dispatched row: ceil(Hidden / ScaleGroup) with an fp8 wire, else 0.
+func (c Config) NumScales() int {
+	if c.Wire != dtype.F8E4M3 {
+		return 0
+	}
+	return (c.Hidden + ScaleGroup - 1) / ScaleGroup
+}
+
+// WithDefaults returns c with every zero that means a default replaced, for a group of size ranks.
+func (c Config) WithDefaults(size int) Config {
+	if c.DType == dtype.Invalid {
+		c.DType = dtype.F32
+	}
+	if c.Wire == dtype.Invalid {
+		c.Wire = c.DType
+	}
+	if c.Placement.NumExperts == 0 && c.Placement.Size == 0 && c.Placement.Physical == nil {
+		c.Placement.NumExperts, c.Placement.Size = c.NumExperts, size
+	}
+	c.Alignment = max(c.Alignment, 1)
+	c.Banks = max(c.Banks, 1)
+	if worst := size * c.MaxTokensPerRank; c.MaxRecvRows == 0 || c.MaxRecvRows > worst {
+		c.MaxRecvRows = worst
+	}
+	return c
+}
+
+// Validate reports the first thing that is wrong with c on its own, with the numbers. Zeros that mean a default are fine.
+func (c Config) Validate() error {
+	switch {
+	case c.NumExperts < 1 || c.TopK < 1 || c.Hidden < 1:
+		return fmt.Errorf("exchange: NumExperts %d, TopK %d, Hidden %d: each must be at least 1", c.NumExperts, c.TopK, c.Hidden)
+	case c.MaxTokensPerRank < 1:
+		return fmt.Errorf("exchange: MaxTokensPerRank %d: at least 1 is needed, also on ranks without tokens", c.MaxTokensPerRank)
+	case c.DType != dtype.Invalid && c.DType != dtype.F32 && c.DType != dtype.BF16 && c.DType != dtype.F16:
+		return fmt.Errorf("exchange: DType %v; use f32, bf16 or f16", c.DType)
+	case c.Wire != dtype.Invalid && c.Wire != dtype.F8E4M3 && c.Wire != c.WithDefaults(1).DType:
+		return fmt.Errorf("exchange: Wire %v with DType %v; use the same type or f8e4m3", c.Wire, c.WithDefaults(1).DType)
+	case c.Layout > Expanded || c.Output > PartialRows || c.Overflow > Drop:
+		return fmt.Errorf("exchange: unknown %v, %v or %v", c.Layout, c.Output, c.Overflow)
+	case c.Alignment < 0 || c.MaxRecvRows < 0 || c.Banks < 0:
+		return fmt.Errorf("exchange: Alignment %d, MaxRecvRows %d, Banks %d: none may be negative", c.Alignment, c.MaxRecvRows, c.Banks)
+	case c.RankInvariant && c.Output != ExpertRows:
+		return fmt.Errorf("exchange: RankInvariant sums expert rows at the source and cannot be had with %v", c.Output)
+	}
+	return nil
+}
+
+// Fill returns c with defaults for a group of size ranks, or what is wrong with it: what Validate says, a placement for
+// other numbers, or sizes that do not fit 32-bit row numbers.
+func (c Config) Fill(size int) (Config, error) {
+	if err := c.Validate(); err != nil {
+		return c, err
+	}
+	c = c.WithDefaults(size)
+	if err := c.Placement.Validate(); err != nil {
+		return c, fmt.Errorf("exchange: %w", err)
+	}
+	if p := c.Placement; p.NumExperts != c.NumExperts || p.Size != size {
+		return c, fmt.Errorf("exchange: the placement is for %d experts on %d ranks, the exchange for %d experts on %d ranks",
+			p.NumExperts, p.Size, c.NumExperts, size)
+	}
+	if slots := c.maxSlots(size); slots > 1<<31-1 {
+		return c, fmt.Errorf("exchange: %d slots (MaxRecvRows %d x TopK %d, padded to %d) do not fit 32 bits; lower MaxTokensPerRank or MaxRecvRows",
+			slots, c.MaxRecvRows, c.TopK, c.Alignment)
+	}
+	return c, nil
+}
+
+// maxSlots bounds the slots of one rank's index, padding included.
+func (c Config) maxSlots(size int) int64 {
+	local := int64(c.Placement.NumPhysical()/size + 1)
+	return int64(c.MaxRecvRows)*int64(c.TopK) + local*int64(c.Alignment-1)
+}
+
+// Bytes returns the most memory that one rank's exchanger uses in a group of size ranks: symmetric is what other ranks
+// read or write (rows, scales and routing on their way), private is the rest (index, expanded rows, expert outputs). On
+// the CPU memory grows to the largest batch seen and is kept; this is the bound. c needs no defaults filled in; sizes are
+// those of the hungrier strategy.
+func (c Config) Bytes(size int) (symmetric, private int64) {
+	c = c.WithDefaults(size)
+	hidden, k, elem := int64(c.Hidden), int64(c.TopK), int64(c.DType.Size())
+	wireRow := hidden*int64(c.Wire.Size()) + int64(c.NumScales())*4 + k*8
+	recv, slots := int64(c.MaxRecvRows), c.maxSlots(size)
+	send := int64(size) * int64(c.MaxTokensPerRank) // a token to every rank
+	back, returned := recv, send
+	if c.RankInvariant {
+		back, returned = recv*k, int64(c.MaxTokensPerRank)*k
+	}
+	wide := elem
+	if c.DType != dtype.F32 {
+		wide += 4 // agrs adds a bias in fp32
+	}
+	symmetric = (send+recv)*wireRow + back*hidden*wide + returned*hidden*elem + int64(size)*int64(size+2)*4
+	output := slots
+	if c.Output == PartialRows {
+		output = recv
+	}
+	private = output*hidden*elem + slots*12 + recv*k*8 + send*(k+3)*4 + int64(c.MaxTokensPerRank)*k*20
+	if c.Layout == Expanded {
+		private += slots * (hidden*int64(c.Wire.Size()) + int64(c.NumScales())*4)
+	}
+	return symmetric * int64(c.Banks), private * int64(c.Banks)
+}

@@ -1,0 +1,104 @@
+package weft
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weftgo/weft/agrs"
+	"github.com/weftgo/weft/alltoall"
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/ep"
+)
+
+// exchangers maps names to strategies, ours first. The others are the names that vLLM gives its backends.
+var exchangers = []struct{ name, strategy string }{
+	{"agrs", "agrs"},
+	{"alltoall", "alltoall"},
+	{"auto", "auto"},
+	{"allgather_reducescatter", "agrs"},
+	{"naive", "agrs"},
+	{"pplx", "alltoall"},
+	{"deepep_high_throughput", "alltoall"},
+	{"deepep_low_latency", "alltoall"},
+	{"flashinfer_all2allv", "alltoall"},
+	{"flashinfer_nvlink_one_sided", "alltoall"},
+	{"flashinfer_nvlink_two_sided", "alltoall"},
+	{"mori", "alltoall"},
+	{"nixl_ep", "alltoall"},
+}
+
+// NewExchanger is collective: it makes the exchange strategy of a name. "agrs" gathers all rows and reduce-scatters the
+// sums; "alltoall" sends each token only to the ranks that own its experts; "auto" chooses (see [ChooseExchanger]). The
+// names of vLLM's backends are accepted too: allgather_reducescatter and naive mean agrs, deepep_high_throughput,
+// deepep_low_latency, pplx, flashinfer_*, mori and nixl_ep mean alltoall; a dash is read as an underscore.
+//
+// An unknown name is an Invalid error that lists the names. A cfg that is wrong, that differs between ranks or that the
+// strategy cannot serve is an Invalid error on every rank.
+func NewExchanger(ctx context.Context, c *comm.Comm, name string, cfg ep.Config) (ep.Exchanger, error) {
+	strategy, err := strategyOf(name)
+	if err != nil {
+		return nil, comm.Errorf("new exchanger", c.Rank(), comm.Invalid, "%w", err)
+	}
+	if strategy == "auto" {
+		strategy = ChooseExchanger(c.Size(), cfg)
+	}
+	if strategy == "agrs" {
+		x, err := agrs.New(ctx, c, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return x, nil
+	}
+	x, err := alltoall.New(ctx, c, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// strategyOf resolves a name to "agrs", "alltoall" or "auto".
+func strategyOf(name string) (string, error) {
+	plain := strings.ReplaceAll(strings.ToLower(name), "-", "_")
+	var known []string
+	for _, e := range exchangers {
+		if e.name == plain {
+			return e.strategy, nil
+		}
+		known = append(known, e.name)
+	}
+	slices.Sort(known[3:])
+	return "", fmt.Errorf("unknown exchanger %q; use one of %s", name, strings.Join(known, ", "))
+}
+
+// ChooseExchanger is the rule of "auto" for a group of size ranks. It depends on nothing but its arguments, so that all
+// ranks choose alike:
+//
+//   - one rank: agrs (there is nobody to send to);
+//   - what agrs refuses (RankInvariant, MaxRecvRows below size x MaxTokensPerRank): alltoall;
+//   - else alltoall if a token is expected to visit at most three quarters of the ranks, which pays for its extra collective
+//     that exchanges counts; agrs if it visits more. Visits are P(1 - C(E-E/P, k)/C(E, k)), for k distinct experts
+//     drawn evenly from E on P ranks.
+func ChooseExchanger(size int, cfg ep.Config) string {
+	switch {
+	case size <= 1 && !cfg.RankInvariant:
+		return "agrs"
+	case cfg.RankInvariant || cfg.MaxRecvRows > 0 && cfg.MaxRecvRows < size*cfg.MaxTokensPerRank:
+		return "alltoall"
+	case 4*Visits(size, cfg.NumExperts, cfg.TopK) <= 3*float64(size):
+		return "alltoall"
+	}
+	return "agrs"
+}
+
+// Visits returns how many of size ranks a token is expected to visit when its topK distinct experts are drawn evenly from
+// numExperts, spread evenly: P(1 - C(E-E/P, k)/C(E, k)).
+func Visits(size, numExperts, topK int) float64 {
+	perRank := float64(numExperts) / float64(size)
+	miss := 1.0
+	for i := range topK {
+		miss *= max(0, float64(numExperts)-perRank-float64(i)) / max(1, float64(numExperts-i))
+	}
+	return float64(size) * (1 - miss)
+}

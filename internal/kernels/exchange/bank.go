@@ -1,0 +1,215 @@
+package exchange
+
+import (
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/routing"
+)
+
+// Bank is the memory of one result. A strategy fills X, Scales, Locals and Weights in its Dispatch.
+type Bank struct {
+	X       Mem // Wire [numRows, hidden]: received rows
+	Scales  Mem // float32 [numRows, numScales]
+	Locals  Mem // int32 [numRows, topK]
+	Weights Mem // float32 [numRows, topK]
+	Out     Mem // DType [., hidden]: rows on their way back
+	Index   routing.Index
+
+	expX, expScales, y Mem
+	memory             []*Mem
+	core               *Core
+	live               *state
+	numRows, numTokens int // of this rank's batch
+	received           int // rows
+}
+
+// state is one Dispatch's result. It is allocated anew each time, so that a stale one is recognised.
+type state struct {
+	ep.Received
+	bank    *Bank // nil once taken
+	core    *Core
+	dropped [2]int32
+}
+
+func newBank(x *Core) *Bank {
+	cfg := x.Cfg
+	scales := max(cfg.NumScales(), 1)
+	b := &Bank{core: x,
+		X:         Mem{t: cfg.Wire, cols: cfg.Hidden},
+		Scales:    Mem{t: dtype.F32, cols: scales},
+		Locals:    Mem{t: dtype.I32, cols: cfg.TopK},
+		Weights:   Mem{t: dtype.F32, cols: cfg.TopK},
+		Out:       Mem{t: cfg.DType, cols: cfg.Hidden},
+		expX:      Mem{t: cfg.Wire, cols: cfg.Hidden},
+		expScales: Mem{t: dtype.F32, cols: scales},
+		y:         Mem{t: cfg.DType, cols: cfg.Hidden},
+	}
+	b.memory = []*Mem{&b.X, &b.Scales, &b.Locals, &b.Weights, &b.Out, &b.expX, &b.expScales, &b.y}
+	return b
+}
+
+// Own adds the strategy's memory to the bank's, to be poisoned and freed with it.
+func (b *Bank) Own(t dtype.DType, cols int) *Mem {
+	m := &Mem{t: t, cols: cols}
+	b.memory = append(b.memory, m)
+	return m
+}
+
+// Banks returns all banks, for strategies that keep more with each.
+func (x *Core) Banks() []*Bank { return x.banks }
+
+// Free returns the number of the first free bank, or an Invalid error. The bank is taken by Receive.
+func (x *Core) Free() (int, error) {
+	for i, b := range x.banks {
+		if b.live == nil {
+			for _, m := range b.memory {
+				m.poison()
+			}
+			return i, nil
+		}
+	}
+	return 0, x.Invalid("dispatch: all %d banks hold results; Combine or Release one first, or raise Banks", len(x.banks))
+}
+
+// Receive takes bank b and makes the result of a Dispatch from its first numRows rows: index, expanded rows, output.
+func (x *Core) Receive(b *Bank, numRows int, batch Batch, droppedIDs, droppedCopies int) (*ep.Received, error) {
+	cfg := x.Cfg
+	locals, err := b.Locals.Rows(x.Comm, numRows)
+	if err != nil {
+		return nil, err
+	}
+	weights, err := b.Weights.Rows(x.Comm, numRows)
+	if err != nil {
+		return nil, err
+	}
+	b.Index.Build(View[int32](locals), View[float32](weights), cfg.TopK, x.NumLocal, cfg.Alignment)
+	b.numRows, b.numTokens, b.received = batch.NumRows, batch.NumTokens, numRows
+	s := &state{bank: b, core: x, dropped: [2]int32{int32(droppedIDs), int32(droppedCopies)}}
+	if err := x.lay(&s.Received, b); err != nil {
+		return nil, err
+	}
+	ix := &b.Index
+	s.Index = ep.Index{Row: vector(ix.Row), K: vector(ix.K), Weight: vector(ix.Weight), Offsets: vector(ix.Offsets)}
+	s.Index.Counts = comm.Of(ix.Counts, max(x.NumLocal, 1))
+	s.Dropped = comm.Of(s.dropped[:], 2)
+	s.State = s
+	b.live = s
+	return &s.Received, nil
+}
+
+// lay fills X, Scales and Y.
+func (x *Core) lay(r *ep.Received, b *Bank) (err error) {
+	cfg, n := x.Cfg, b.Index.NumSlots()
+	if r.X, err = b.X.Rows(x.Comm, b.received); err != nil {
+		return err
+	}
+	fp8 := cfg.Wire == dtype.F8E4M3
+	if fp8 {
+		if r.Scales, err = b.Scales.Rows(x.Comm, b.received); err != nil {
+			return err
+		}
+	}
+	if cfg.Layout == ep.Expanded {
+		from := r.X
+		if r.X, err = b.expX.Rows(x.Comm, n); err != nil {
+			return err
+		}
+		x.Gatherer.Gather(r.X, from, b.Index.Row)
+		if fp8 {
+			from = r.Scales
+			if r.Scales, err = b.expScales.Rows(x.Comm, n); err != nil {
+				return err
+			}
+			x.Gatherer.Gather(r.Scales, from, b.Index.Row)
+		}
+	}
+	if cfg.Output == ep.PartialRows {
+		n = b.received
+	}
+	r.Y, err = b.y.Rows(x.Comm, n)
+	return err
+}
+
+// Count adds one Dispatch to the counters.
+func (x *Core) Count(b *Bank, tokens, copies, crossCopies, droppedIDs, droppedCopies int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.stats.NumDispatches++
+	x.stats.NumTokens += int64(tokens)
+	x.stats.NumCopies += int64(copies)
+	x.stats.NumCrossCopies += int64(crossCopies)
+	x.stats.DroppedIDs += int64(droppedIDs)
+	x.stats.DroppedCopies += int64(droppedCopies)
+	x.stats.NumSlots += int64(b.Index.NumTrue)
+	for e := range x.stats.ExpertTokens {
+		x.stats.ExpertTokens[e] += int64(b.Index.Counts[e])
+	}
+}
+
+// Release frees the bank: the result's buffers are no longer valid.
+func (s *state) Release() {
+	if s.bank == nil {
+		return
+	}
+	s.bank.live, s.bank = nil, nil
+	s.X, s.Scales, s.Y, s.Index = comm.Buffer{}, comm.Buffer{}, comm.Buffer{}, ep.Index{}
+}
+
+// Taken is a Combine's input, checked.
+type Taken struct {
+	Bank    *Bank
+	Number  int         // of the bank
+	NumRows int         // received rows
+	Out     comm.Buffer // [numTokens, hidden]
+	Y       comm.Buffer
+	InPlace bool // Y is the bank's own memory
+	Bias    []comm.Buffer
+}
+
+// CheckCombine reports what is wrong with a Combine's arguments on this rank. It takes nothing yet: Release does.
+func (x *Core) CheckCombine(out, y comm.Buffer, r *ep.Received, bias []comm.Buffer) (Taken, error) {
+	if x.closed {
+		return Taken{}, x.Invalid("combine: the exchanger is closed")
+	}
+	if r == nil {
+		return Taken{}, x.Invalid("combine: no Received given")
+	}
+	s, ok := r.State.(*state)
+	switch {
+	case !ok || s.core != x:
+		return Taken{}, x.Invalid("combine: the Received is not of this exchanger")
+	case s.bank == nil:
+		return Taken{}, x.Invalid("combine: the Received was taken by an earlier Combine or Release")
+	}
+	b := s.bank
+	if err := x.tensor("out", out, x.Cfg.DType, b.numRows, x.Cfg.Hidden); err != nil {
+		return Taken{}, x.Invalid("combine: %w", err)
+	}
+	if err := x.tensor("y", y, x.Cfg.DType, s.Y.Rows(), x.Cfg.Hidden); err != nil {
+		return Taken{}, x.Invalid("combine: %w (%v)", err, x.Cfg.Output)
+	}
+	if len(bias) > 2 {
+		return Taken{}, x.Invalid("combine: %d bias tensors; at most 2", len(bias))
+	}
+	for i, v := range bias {
+		if err := x.tensor("bias", v, x.Cfg.DType, b.numRows, x.Cfg.Hidden); err != nil {
+			return Taken{}, x.Invalid("combine: bias %d: %w", i, err)
+		}
+	}
+	t := Taken{Bank: b, NumRows: b.received, Out: out.Slice(0, b.numTokens), Y: y, Bias: bias}
+	t.InPlace = y.Addr() == s.Y.Addr()
+	for i := range x.banks {
+		if x.banks[i] == b {
+			t.Number = i
+		}
+	}
+	return t, nil
+}
+
+// Release frees the bank after a Combine.
+func (t Taken) Release() {
+	if t.Bank.live != nil {
+		t.Bank.live.Release()
+	}
+}

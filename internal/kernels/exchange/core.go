@@ -1,0 +1,203 @@
+package exchange
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"sync"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/routing"
+)
+
+// Core is what both strategies share: the configuration, the banks, the counters and the row loops.
+type Core struct {
+	Comm     *comm.Comm
+	Cfg      ep.Config
+	Table    *routing.Table
+	NumLocal int // experts of this rank
+
+	Partials  Partials
+	Sums      Sums
+	Gatherer  Gatherer
+	Quantiser Quantiser
+
+	name   string
+	banks  []*Bank
+	closed bool
+	mu     sync.Mutex
+	stats  ep.Stats
+}
+
+// NewCore is collective: it fills in cfg and checks that all ranks gave the same. refuse is the strategy's own reason to
+// refuse cfg, called with defaults filled in. A configuration that is wrong on one rank is an Invalid error on all.
+func NewCore(ctx context.Context, c *comm.Comm, name string, cfg ep.Config, refuse func(ep.Config) error) (*Core, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if dev := c.Device(); dev.Kind != comm.CPU {
+		return nil, comm.Errorf(name, c.Rank(), comm.Unavailable, "no kernels for %v yet; open a world with the CPU driver", dev)
+	}
+	filled, err := cfg.Fill(c.Size())
+	if err == nil {
+		err = refuse(filled)
+	}
+	if err := agree(c, name, filled, err); err != nil {
+		return nil, err
+	}
+	table, err := routing.NewTable(filled.Placement)
+	if err != nil {
+		return nil, invalid(name, c.Rank(), err)
+	}
+	x := &Core{Comm: c, Cfg: filled, Table: table, NumLocal: filled.Placement.NumLocal(c.Rank()), name: name}
+	x.stats.ExpertTokens = make([]int64, x.NumLocal)
+	for range filled.Banks {
+		x.banks = append(x.banks, newBank(x))
+	}
+	return x, nil
+}
+
+// agree compares a hash of the configuration over all ranks; mine, when not nil, is why this rank cannot go on.
+func agree(c *comm.Comm, name string, cfg ep.Config, mine error) error {
+	all := make([]int64, c.Size())
+	own := []int64{0}
+	if mine == nil {
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%s %+v", name, cfg)
+		own[0] = int64(h.Sum64() | 1)
+	}
+	if err := c.AllGather(comm.Stream{}, comm.Of(all, 1), comm.Of(own, 1)); err != nil {
+		return err
+	}
+	if mine != nil {
+		return invalid(name, c.Rank(), mine)
+	}
+	if bad := slices.Index(all, 0); bad >= 0 {
+		return &comm.Error{Op: name, Rank: c.Rank(), Peer: bad, Code: comm.Invalid,
+			Err: fmt.Errorf("rank %d refused its configuration; its own error says why", bad)}
+	}
+	for r, h := range all {
+		if h != all[0] {
+			return &comm.Error{Op: name, Rank: c.Rank(), Peer: r, Code: comm.Invalid,
+				Err: fmt.Errorf("ranks 0 and %d gave different configurations; rank %d has %+v", r, c.Rank(), cfg)}
+		}
+	}
+	return nil
+}
+
+func invalid(op string, rank int, err error) error {
+	return &comm.Error{Op: op, Rank: rank, Peer: comm.NoPeer, Code: comm.Invalid, Err: err}
+}
+
+// Invalid makes this rank's Invalid error of a formatted text.
+func (x *Core) Invalid(format string, args ...any) error {
+	return invalid(x.name, x.Comm.Rank(), fmt.Errorf(format, args...))
+}
+
+// Refused is the Invalid error of a rank whose own call was fine, naming the one whose was not.
+func (x *Core) Refused(peer int) error {
+	return &comm.Error{Op: x.name, Rank: x.Comm.Rank(), Peer: peer, Code: comm.Invalid,
+		Err: fmt.Errorf("dispatch: rank %d refused its call, so nothing was exchanged; its own error says why", peer)}
+}
+
+// Config returns the configuration with defaults filled in.
+func (x *Core) Config() ep.Config { return x.Cfg }
+
+// Name returns the strategy's name.
+func (x *Core) Name() string { return x.name }
+
+// Stats returns a snapshot. Any goroutine may call it.
+func (x *Core) Stats() ep.Stats {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := x.stats
+	s.ExpertTokens = slices.Clone(s.ExpertTokens)
+	return s
+}
+
+// Close frees the banks. A second call does nothing.
+func (x *Core) Close(context.Context) error {
+	if x.closed {
+		return nil
+	}
+	x.closed = true
+	var first error
+	for _, b := range x.banks {
+		if b.live != nil {
+			b.live.Release()
+		}
+		for _, m := range b.memory {
+			if err := m.free(x.Comm); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+	return first
+}
+
+// Closed reports whether Close was called.
+func (x *Core) Closed() bool { return x.closed }
+
+// Batch is one Dispatch's input, checked.
+type Batch struct {
+	NumRows   int         // rows of x
+	NumTokens int         // of which so many count
+	X         comm.Buffer // [NumTokens, hidden]
+	IDs       []int32     // [NumTokens, topK]
+	Weights   []float32   // [NumTokens, topK]
+}
+
+// Check reports what is wrong with a Dispatch's arguments on this rank.
+func (x *Core) Check(rows comm.Buffer, r ep.Routing) (Batch, error) {
+	if x.closed {
+		return Batch{}, x.Invalid("dispatch: the exchanger is closed")
+	}
+	if err := x.tensor("x", rows, x.Cfg.DType, -1, x.Cfg.Hidden); err != nil {
+		return Batch{}, x.Invalid("dispatch: %w", err)
+	}
+	n := rows.Rows()
+	if err := x.tensor("ids", r.IDs, dtype.I32, n, x.Cfg.TopK); err != nil {
+		return Batch{}, x.Invalid("dispatch: %w", err)
+	}
+	if err := x.tensor("weights", r.Weights, dtype.F32, n, x.Cfg.TopK); err != nil {
+		return Batch{}, x.Invalid("dispatch: %w", err)
+	}
+	if !r.IDs.Contiguous() || !r.Weights.Contiguous() {
+		return Batch{}, x.Invalid("dispatch: ids %v and weights %v must have no gaps between rows", r.IDs, r.Weights)
+	}
+	tokens := n
+	if !r.NumTokens.IsZero() {
+		if err := x.tensor("NumTokens", r.NumTokens, dtype.I32, 1, 1); err != nil {
+			return Batch{}, x.Invalid("dispatch: %w", err)
+		}
+		if tokens = int(comm.Row[int32](r.NumTokens, 0)[0]); tokens < 0 || tokens > n {
+			return Batch{}, x.Invalid("dispatch: NumTokens %d is not in [0, %d], the rows of x", tokens, n)
+		}
+	}
+	if tokens > x.Cfg.MaxTokensPerRank {
+		return Batch{}, x.Invalid("dispatch: %d tokens > MaxTokensPerRank %d", tokens, x.Cfg.MaxTokensPerRank)
+	}
+	end := tokens * x.Cfg.TopK
+	return Batch{NumRows: n, NumTokens: tokens, X: rows.Slice(0, tokens), IDs: View[int32](r.IDs)[:end],
+		Weights: View[float32](r.Weights)[:end]}, nil
+}
+
+// tensor checks type and shape; rows -1 means any.
+func (x *Core) tensor(what string, b comm.Buffer, t dtype.DType, rows, cols int) error {
+	if err := b.Validate(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if b.Device().Kind != comm.CPU {
+		return fmt.Errorf("%s: %v is not on this rank's device %v", what, b, x.Comm.Device())
+	}
+	if b.DType() != t || b.Cols() != cols || rows >= 0 && b.Rows() != rows {
+		if rows < 0 {
+			return fmt.Errorf("%s is %v where %v[numTokens, %d] is needed", what, b, t, cols)
+		}
+		return fmt.Errorf("%s is %v where %v[%d, %d] is needed", what, b, t, rows, cols)
+	}
+	return nil
+}

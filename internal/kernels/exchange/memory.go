@@ -1,0 +1,79 @@
+package exchange
+
+import (
+	"sync/atomic"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
+)
+
+// Poison makes every bank fill its memory with NaN and wild integers before each use. Tests set it.
+var Poison atomic.Bool
+
+// Mem is memory of a fixed width that grows to the most rows asked for and is kept.
+type Mem struct {
+	t    dtype.DType
+	cols int
+	buf  comm.Buffer
+}
+
+// Rows returns [n, cols] of the memory, with undefined content; it grows by a quarter more than asked.
+func (m *Mem) Rows(c *comm.Comm, n int) (comm.Buffer, error) {
+	if m.buf.IsZero() || m.buf.Rows() < n {
+		most := n
+		if !m.buf.IsZero() {
+			most += n / 4
+		}
+		if err := m.free(c); err != nil {
+			return comm.Buffer{}, err
+		}
+		b, err := comm.Alloc(c, m.t, most, m.cols)
+		if err != nil {
+			return comm.Buffer{}, err
+		}
+		m.buf = b
+		m.poison()
+	}
+	return m.buf.Slice(0, n), nil
+}
+
+func (m *Mem) free(c *comm.Comm) error {
+	if m.buf.IsZero() {
+		return nil
+	}
+	b := m.buf
+	m.buf = comm.Buffer{}
+	return comm.Free(c, b)
+}
+
+// poison fills the memory with bytes that are NaN in every floating-point type, and with a wild number in integers.
+func (m *Mem) poison() {
+	if !Poison.Load() || m.buf.IsZero() {
+		return
+	}
+	fill := byte(0xff)
+	if !m.t.IsFloat() {
+		fill = 0x7b
+	}
+	b := m.buf.Bytes()
+	for i := range b {
+		b[i] = fill
+	}
+}
+
+// vector views a slice as [1, len(x)], or [0, 1] when it is empty.
+func vector[T dtype.Element](x []T) comm.Buffer {
+	if len(x) == 0 {
+		return comm.Of(x, 1)
+	}
+	return comm.Of(x, len(x))
+}
+
+// View is comm.View of a buffer that was checked or allocated here.
+func View[T dtype.Element](b comm.Buffer) []T {
+	x, err := comm.View[T](b)
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
