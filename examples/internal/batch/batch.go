@@ -2,13 +2,11 @@
 // and values go, and for which of them logits are wanted.
 package batch
 
-import (
-	"fmt"
-	"hash/maphash"
-)
+import "github.com/weftgo/weft/trace"
 
 // Batch is one step of one data-parallel replica; all its tensor-parallel ranks get the same. An empty batch is a dummy step:
-// the rank takes part in every exchange with zero tokens.
+// the rank takes part in every exchange with zero tokens. Slices belong to the scheduler and stay as they are until
+// every rank of the replica has returned from the step.
 type Batch struct {
 	Seqs []Seq
 }
@@ -58,27 +56,39 @@ func (b *Batch) Count() (ctxSeqs, ctxTokens, genSeqs, genTokens int) {
 // Name is the step's name in a trace: execute_context_n(tokens)_generation_m(tokens), or dummy_step when it is empty.
 func (b *Batch) Name() string {
 	if len(b.Seqs) == 0 {
-		return "dummy_step"
+		return trace.DummyStep
 	}
-	cs, ct, gs, gt := b.Count()
-	return fmt.Sprintf("execute_context_%d(%d)_generation_%d(%d)", cs, ct, gs, gt)
+	return trace.StepName(b.Count())
 }
 
-var seed = maphash.MakeSeed()
-
-// Hash is equal for equal batches within one process: what tensor-parallel ranks compare before they run one.
+// Hash is equal for equal batches, in this process and any other: what tensor-parallel ranks compare before they run one.
+// It covers every field, in order, and allocates nothing.
 func (b *Batch) Hash() uint64 {
-	var h maphash.Hash
-	h.SetSeed(seed)
+	h := mix(0, uint64(len(b.Seqs)))
 	for i := range b.Seqs {
 		s := &b.Seqs[i]
-		maphash.WriteComparable(&h, [5]int{int(s.ID), s.Start, s.NumLogits, len(s.Tokens), len(s.Blocks)})
-		for _, t := range s.Tokens {
-			maphash.WriteComparable(&h, t)
+		h = mix(h, s.ID)
+		h = mix(h, uint64(s.Start))
+		h = mix(h, uint64(s.NumLogits))
+		if s.Generation {
+			h = mix(h, 1)
 		}
-		for _, t := range s.Blocks {
-			maphash.WriteComparable(&h, t)
-		}
+		h = mixAll(h, s.Tokens)
+		h = mixAll(h, s.Blocks)
 	}
-	return h.Sum64()
+	return h
+}
+
+func mixAll(h uint64, x []int32) uint64 {
+	h = mix(h, uint64(len(x)))
+	for _, v := range x {
+		h = mix(h, uint64(uint32(v)))
+	}
+	return h
+}
+
+// mix takes one word into a hash: a multiplication and a shift, with constants of the 64-bit finalizer of MurmurHash3.
+func mix(h, x uint64) uint64 {
+	h = (h ^ x) * 0xff51afd7ed558ccd
+	return (h ^ h>>33) + 0xc4ceb9fe1a85ec53
 }
