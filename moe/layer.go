@@ -2,9 +2,12 @@ package moe
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/trace"
 )
 
 // Expert is the weights of one expert, or of a slice of it: row-major as nn.Linear stores them.
@@ -23,19 +26,112 @@ type Weights struct {
 	Shared func() (Expert, error) // the shared experts, whole or this rank's slice (SharedSlice); nil means none
 }
 
-// Layer is one MoE layer on one rank. One goroutine uses it at a time.
-type Layer struct{}
+// Layer is one MoE layer on one rank: which experts are here, a runner that routes and reduces, and a kernel that computes.
+// One goroutine uses it at a time; Load may come from any.
+type Layer struct {
+	cfg    Config
+	comm   *comm.Comm
+	choice choice
+	runner runner
+	kernel kernel
+	load   load
+}
 
-// New makes the layer. It is collective over c, which holds all TP x DP ranks. x is the exchanger that
-// cfg.Parallel.UseExchange asks for (made with ep.Config of cfg.Exchange), else nil.
+// New makes the layer. It is collective over c, which holds all TP x DP ranks, and checks that all ranks gave the same
+// Config. x is the exchanger that cfg.Parallel.UseExchange asks for (made with ep.Config of cfg.Exchange), else nil; it
+// stays the caller's to close. Combinations that do not fit are refused with the reason.
 func New(ctx context.Context, c *comm.Comm, cfg Config, w Weights, x ep.Exchanger) (*Layer, error) {
-	panic("being written")
+	if cfg.Workspace == nil {
+		cfg.Workspace = new(Workspace)
+	}
+	choice, err := choose(cfg, c.Size(), c.Device().Kind)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkExchanger(cfg, choice, c.Size(), x); err != nil {
+		return nil, err
+	}
+	if err := checkWeights(cfg, w); err != nil {
+		return nil, err
+	}
+	if err := agree(c, cfg, w); err != nil {
+		return nil, err
+	}
+	l := &Layer{cfg: cfg, comm: c, choice: choice}
+	if l.kernel, err = newKernel(cfg, c.Rank(), w, x); err != nil {
+		return nil, err
+	}
+	if l.runner, err = newRunner(cfg, c, choice, w); err != nil {
+		return nil, err
+	}
+	l.load.init(cfg, c.Rank())
+	return l, context.Cause(ctx)
 }
 
 // Forward computes out [numTokens, hidden] from x [numTokens, hidden]: router, experts, weighted sum, shared experts; no
 // residual. All ranks call it, also with zero tokens. With DP = 1 all ranks pass the same x and get the same out; with
-// DP > 1 every rank passes rows of its own.
-func (l *Layer) Forward(s comm.Stream, out, x comm.Buffer) error { panic("being written") }
+// DP > 1 every rank passes rows of its own. The layer computes in F32; BF16 and F16 buffers are converted on the way in
+// and rounded once on the way out. out must not overlap x.
+func (l *Layer) Forward(s comm.Stream, out, x comm.Buffer) error {
+	if err := l.check(out, x); err != nil {
+		return err
+	}
+	ws := l.cfg.Workspace
+	in, err := stageIn(&ws.x, x)
+	if err != nil {
+		return err
+	}
+	to := stageOut(&ws.out, out)
+	switch l.choice.reduction {
+	case allReduce:
+		err = l.runner.allRows(s, l, to, in)
+	case combine:
+		err = l.runner.exchange(s, l, to, in)
+	case reduceScatterV:
+		err = l.runner.gather(s, l, to, in)
+	}
+	if err != nil {
+		return fmt.Errorf("moe: %w", err)
+	}
+	return stageBack(out, to)
+}
 
 // String says in one line what was chosen and why: exchanger, experts kernel, where the reduction is.
-func (l *Layer) String() string { panic("being written") }
+func (l *Layer) String() string {
+	return fmt.Sprintf("moe %v: exchanger %s (%s); experts %v; reduction %v; shared experts %v",
+		l.cfg.Parallel, l.kernel.exchangerName(), l.choice.why, &l.kernel, l.choice.reduction, l.choice.shared)
+}
+
+// SetLane makes later calls of Forward record spans of the router, the exchange and the experts on lane; nil records nothing.
+func (l *Layer) SetLane(lane *trace.Lane) { l.runner.lane = lane }
+
+// Routing returns what the router chose in the last Forward for the rows this rank passed: ids and weights
+// [numTokens, topK], best first. The memory is the layer's, and valid until the next Forward with its Workspace.
+func (l *Layer) Routing() (ids []int32, weights []float32) { return l.runner.ids, l.runner.weights }
+
+func (l *Layer) check(out, x comm.Buffer) error {
+	fail := func(format string, a ...any) error {
+		return comm.Errorf("moe forward", l.comm.Rank(), comm.Invalid, format, a...)
+	}
+	for _, b := range []struct {
+		name string
+		buf  *comm.Buffer
+	}{{"x", &x}, {"out", &out}} {
+		if err := b.buf.Validate(); err != nil {
+			return fail("%s: %v", b.name, err)
+		}
+		if b.buf.Device().Kind != comm.CPU || b.buf.Cols() != l.cfg.Hidden {
+			return fail("%s is %v, the layer needs %d columns on the CPU", b.name, *b.buf, l.cfg.Hidden)
+		}
+		if t := b.buf.DType(); t != dtype.F32 && t != dtype.BF16 && t != dtype.F16 {
+			return fail("%s is %v; the layer takes f32, bf16 and f16", b.name, *b.buf)
+		}
+	}
+	if out.Rows() != x.Rows() {
+		return fail("out has %d rows, x %d", out.Rows(), x.Rows())
+	}
+	if x.Rows() > l.cfg.MaxTokens {
+		return fail("%d tokens > MaxTokens %d", x.Rows(), l.cfg.MaxTokens)
+	}
+	return nil
+}
