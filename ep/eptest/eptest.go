@@ -1,0 +1,188 @@
+package eptest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/comm/local"
+	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/internal/kernels/exchange"
+	"github.com/weftgo/weft/routing"
+)
+
+// New makes the strategy under test.
+type New func(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error)
+
+// TestExchanger runs the whole suite.
+func TestExchanger(t *testing.T, create New) {
+	exchange.Poison.Store(true)
+	t.Cleanup(func() { exchange.Poison.Store(false) })
+	t.Run("shapes", func(t *testing.T) { testShapes(t, create) })
+	t.Run("ranks", func(t *testing.T) { testRanks(t, create) })
+	t.Run("hidden", func(t *testing.T) { testHidden(t, create) })
+	t.Run("placements", func(t *testing.T) { testPlacements(t, create) })
+	t.Run("random", func(t *testing.T) { testRandom(t, create) })
+	t.Run("counters", func(t *testing.T) { testCounters(t, create) })
+	t.Run("interleaved", func(t *testing.T) { testInterleaved(t, create) })
+	t.Run("banks", func(t *testing.T) { testBanks(t, create) })
+	t.Run("NumTokens", func(t *testing.T) { testNumTokens(t, create) })
+	t.Run("refused calls", func(t *testing.T) { testRefused(t, create) })
+	t.Run("construction", func(t *testing.T) { testConstruction(t, create) })
+	t.Run("NaN stays in its token", func(t *testing.T) { testNaN(t, create) })
+	t.Run("late rank", func(t *testing.T) { testLate(t, create) })
+	t.Run("dying rank", func(t *testing.T) { testDying(t, create) })
+	t.Run("allocations", func(t *testing.T) { testAllocations(t, create) })
+}
+
+// world opens ranks on the CPU, closed at the end of the test.
+func world(t testing.TB, ranks int) *comm.World {
+	w, err := local.Open(local.Config{Ranks: ranks, Timeout: 30 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = w.Close(context.Background()) })
+	return w
+}
+
+// steps runs all of them in order on one exchanger per rank.
+func steps(t *testing.T, create New, ranks int, cfg ep.Config, o options, all ...Step) {
+	t.Helper()
+	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := create(ctx, c, cfg)
+		if err != nil {
+			return err
+		}
+		for _, s := range all {
+			if err := run(ctx, c, x, s, o); err != nil {
+				return err
+			}
+		}
+		return x.Close(ctx)
+	})
+	require.NoError(t, err)
+}
+
+// even is n tokens on each rank; ragged is n more or less on each, and none on some.
+func even(ranks, n int) []int {
+	x := make([]int, ranks)
+	for r := range x {
+		x[r] = n
+	}
+	return x
+}
+
+func ragged(ranks, n int) []int {
+	x := make([]int, ranks)
+	for r := range x {
+		x[r] = (n*(r+1) + 3*r) % (n + 1)
+		if r%4 == 2 {
+			x[r] = 0
+		}
+	}
+	return x
+}
+
+// usual is what each shape goes through: big, small, zero, big again, and the odd kinds of routing.
+func usual(cfg ep.Config, ranks int) []Step {
+	cfg = cfg.WithDefaults(ranks)
+	n := cfg.MaxTokensPerRank
+	last := even(ranks, 0)
+	last[ranks-1] = n
+	return []Step{
+		NewStep("big", cfg, 1, even(ranks, n), distinct),
+		NewStep("small", cfg, 2, even(ranks, 1), distinct),
+		NewStep("none anywhere", cfg, 3, even(ranks, 0), distinct),
+		NewStep("big", cfg, 4, even(ranks, n), dirty),
+		NewStep("ragged", cfg, 5, ragged(ranks, n), distinct),
+		NewStep("only the last rank", cfg, 6, last, dirty),
+		NewStep("one expert", cfg, 7, even(ranks, n), one),
+		NewStep("no expert", cfg, 8, ragged(ranks, n), none),
+		NewStep("ragged", cfg, 9, ragged(ranks, n), dirty),
+	}
+}
+
+// testShapes crosses layouts, outputs, types, alignments, strides and bias.
+func testShapes(t *testing.T, create New) {
+	for _, layout := range []ep.Layout{ep.Rows, ep.Expanded} {
+		for _, output := range []ep.Output{ep.ExpertRows, ep.PartialRows} {
+			for i, dt := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F8E4M3} {
+				cfg := ep.Config{NumExperts: 7, TopK: 3, Hidden: 130, MaxTokensPerRank: 9, DType: dt, Layout: layout,
+					Output: output, Alignment: []int{0, 4, 8, 16}[i]}
+				if dt == dtype.F8E4M3 {
+					cfg.DType, cfg.Wire = dtype.F32, dt
+				}
+				o := options{gap: i * 3, ownY: i%2 == 1, numBias: i % 3}
+				t.Run(fmt.Sprintf("%v %v %v bias %d", layout, output, dt, o.numBias), func(t *testing.T) {
+					steps(t, create, 3, cfg, o, usual(cfg, 3)...)
+				})
+				o = options{numBias: 2 - i%3, ownY: i%2 == 0}
+				steps(t, create, 2, cfg, o, NewStep("other options", cfg.WithDefaults(2), 11, []int{4, 9}, dirty))
+			}
+		}
+	}
+}
+
+func testRanks(t *testing.T, create New) {
+	for _, ranks := range []int{1, 2, 3, 5, 6, 7, 8} {
+		for _, experts := range []int{1, 5, 16} { // fewer than ranks, not divisible, plenty
+			cfg := ep.Config{NumExperts: experts, TopK: 4, Hidden: 16, MaxTokensPerRank: 12}
+			steps(t, create, ranks, cfg, options{numBias: 1}, usual(cfg, ranks)...)
+			cfg.Layout, cfg.Alignment = ep.Expanded, 8
+			steps(t, create, ranks, cfg, options{}, usual(cfg, ranks)...)
+		}
+	}
+}
+
+func testHidden(t *testing.T, create New) {
+	for _, hidden := range []int{1, 16, 120, 127, 200, 2880} {
+		for _, wire := range []dtype.DType{dtype.F32, dtype.F8E4M3} {
+			cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: hidden, MaxTokensPerRank: 5, Wire: wire}
+			steps(t, create, 3, cfg, options{}, usual(cfg, 3)...)
+		}
+	}
+}
+
+func testPlacements(t *testing.T, create New) {
+	for _, ranks := range []int{1, 3, 4} {
+		for _, p := range []routing.Placement{
+			{NumExperts: 6, Size: ranks, RoundRobin: true},
+			{NumExperts: 6, Size: ranks, Physical: []int32{0, 1, 2, 3, 4, 5, 0, 0}},
+			{NumExperts: 6, Size: ranks, Physical: []int32{5, 5, 4, 3, 2, 1, 0, 5, 1}, RoundRobin: true},
+		} {
+			cfg := ep.Config{NumExperts: 6, TopK: 3, Hidden: 8, MaxTokensPerRank: 10, Placement: p}
+			steps(t, create, ranks, cfg, options{}, usual(cfg, ranks)...)
+		}
+	}
+}
+
+// testRandom runs random shapes; the seed is printed with the step that fails.
+func testRandom(t *testing.T, create New) {
+	rounds := 60
+	if testing.Short() {
+		rounds = 15
+	}
+	for seed := range uint64(rounds) {
+		rng := rand.New(rand.NewPCG(seed, 77))
+		ranks := 1 + rng.IntN(8)
+		cfg := ep.Config{NumExperts: 1 + rng.IntN(20), TopK: 1 + rng.IntN(6), Hidden: 1 + rng.IntN(40),
+			MaxTokensPerRank: 1 + rng.IntN(20), Layout: ep.Layout(rng.IntN(2)), Output: ep.Output(rng.IntN(2)),
+			Alignment: rng.IntN(9), Banks: rng.IntN(3)}
+		cfg.DType = []dtype.DType{dtype.F32, dtype.BF16, dtype.F16}[rng.IntN(3)]
+		filled := cfg.WithDefaults(ranks)
+		var all []Step
+		for i := range 4 {
+			tokens := make([]int, ranks)
+			for r := range tokens {
+				tokens[r] = rng.IntN(cfg.MaxTokensPerRank + 1)
+			}
+			d := []draw{distinct, dirty, one}[rng.IntN(3)]
+			all = append(all, NewStep(fmt.Sprintf("seed %d", seed), filled, seed*10+uint64(i), tokens, d))
+		}
+		steps(t, create, ranks, cfg, options{gap: rng.IntN(3), ownY: rng.IntN(2) == 0, numBias: rng.IntN(3)}, all...)
+	}
+}
