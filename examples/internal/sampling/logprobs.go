@@ -65,7 +65,7 @@ func logSumExp(z []float32, best float32) float64 {
 	sum := 0.0
 	for _, v := range z {
 		if d := float64(v) - m; d > -40 { // e^-40 is below half a unit in the last place of a sum that is at least 1
-			sum += math.Exp(d)
+			sum += expNeg(d)
 		}
 	}
 	return math.Log(sum)

@@ -6,10 +6,11 @@ import (
 
 // Sampler picks tokens. It keeps scratch memory of the vocabulary's size; one goroutine uses it at a time.
 type Sampler struct {
-	z      []float32 // [vocab] logits after bias and penalties
-	counts []int32   // [vocab] in the output; all zero between calls
-	heap   []weighed // candidates
-	kept   []weighed // those that a filter left, best first
+	z       []float32 // [vocab] logits after bias and penalties
+	counts  []int32   // [vocab] in the output; all zero between calls
+	heap    []weighed // candidates
+	kept    []weighed // those that a filter left, best first
+	weights []float64 // of the candidates of a draw
 }
 
 // weighed is a candidate with its logit, later its weight.
@@ -53,7 +54,7 @@ func (s *Sampler) Pick(logits []float32, p *Params, c Context) (int32, error) {
 	if p.TopP > 0 && p.TopP < 1 {
 		cand = s.nucleus(cand, bestZ, t, float64(p.TopP))
 	}
-	return draw(cand, bestZ, t, uniform(c.Seed, c.Position)), nil
+	return s.draw(cand, bestZ, t, uniform(c.Seed, c.Position)), nil
 }
 
 // shape returns a copy of logits with bias, bans and penalties.
@@ -166,23 +167,25 @@ func (s *Sampler) nucleus(cand []weighed, best float32, t, topP float64) []weigh
 }
 
 func weight(w weighed, best float32, t float64) float64 {
-	return math.Exp((float64(w.z) - float64(best)) / t)
+	return expNeg((float64(w.z) - float64(best)) / t)
 }
 
 // draw returns the candidate at share u of the weights.
-func draw(cand []weighed, best float32, t, u float64) int32 {
+func (s *Sampler) draw(cand []weighed, best float32, t, u float64) int32 {
+	weights := s.weights[:0]
 	sum := 0.0
 	for _, w := range cand {
-		sum += weight(w, best, t)
-	}
-	goal, last := u*sum, cand[0].id
-	reached := 0.0
-	for _, w := range cand {
 		x := weight(w, best, t)
+		weights = append(weights, x)
+		sum += x
+	}
+	s.weights = weights
+	goal, last, reached := u*sum, cand[0].id, 0.0
+	for i, x := range weights {
 		if x == 0 {
 			continue
 		}
-		last = w.id
+		last = cand[i].id
 		if reached += x; reached > goal {
 			break
 		}

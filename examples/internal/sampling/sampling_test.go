@@ -286,3 +286,12 @@ func BenchmarkRow(b *testing.B) {
 		run("top_k50", func() { _, _ = s.Pick(z, &Params{Temperature: 1, TopK: 50}, Context{}) })
 	}
 }
+
+func TestExpNeg(t *testing.T) {
+	for x := 0.0; x > -699; x -= 0.00731 {
+		require.InEpsilon(t, math.Exp(x), expNeg(x), 1e-10, "x = %v", x)
+	}
+	require.Zero(t, expNeg(-701))
+	require.Zero(t, expNeg(math.Inf(-1)))
+	require.EqualValues(t, 1, expNeg(0))
+}
