@@ -111,18 +111,11 @@ func (m *model) forward(t testing.TB, p moe.Parallel, s strategy, x []float32, a
 	require.NoError(t, err)
 	outs := make([][]float32, p.Size())
 	require.NoError(t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		var exchanger ep.Exchanger
-		if s != nil {
-			var err error
-			if exchanger, err = s(ctx, c, cfg.Exchange()); err != nil {
-				return err
-			}
-			defer exchanger.Close(ctx)
-		}
-		l, err := moe.New(ctx, c, cfg, m.weights(cfg, c.Rank()), exchanger)
+		l, done, err := m.layer(ctx, c, cfg, s)
 		if err != nil {
 			return err
 		}
+		defer done()
 		rows := at[c.Rank()]
 		out := poisoned((rows[1] - rows[0]) * hidden)
 		before := c.Stats()
@@ -147,4 +140,18 @@ func (m *model) forward(t testing.TB, p moe.Parallel, s strategy, x []float32, a
 		all = append(all, o...)
 	}
 	return all
+}
+
+// layer makes rank's layer, with an exchanger of strategy s if there is one; done closes that.
+func (m *model) layer(ctx context.Context, c *comm.Comm, cfg moe.Config, s strategy) (l *moe.Layer, done func(), err error) {
+	var exchanger ep.Exchanger
+	done = func() {}
+	if s != nil {
+		if exchanger, err = s(ctx, c, cfg.Exchange()); err != nil {
+			return nil, nil, err
+		}
+		done = func() { _ = exchanger.Close(ctx) }
+	}
+	l, err = moe.New(ctx, c, cfg, m.weights(cfg, c.Rank()), exchanger)
+	return l, done, err
 }
