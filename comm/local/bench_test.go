@@ -1,0 +1,79 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weftgo/weft/comm"
+)
+
+// onAll runs fn b.N times on every rank of a new world.
+func onAll(b *testing.B, ranks int, prepare func(c *comm.Comm) func() error) {
+	w, err := Open(Config{Ranks: ranks})
+	require.NoError(b, err)
+	fns := make([]func() error, ranks)
+	for i, c := range w.Local() {
+		fns[i] = prepare(c)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	require.NoError(b, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		fn := fns[c.Rank()]
+		for range b.N {
+			if err := fn(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+func BenchmarkBarrier(b *testing.B) {
+	for _, ranks := range []int{1, 2, 3, 4, 8, 64} {
+		b.Run(fmt.Sprintf("%dranks", ranks), func(b *testing.B) {
+			onAll(b, ranks, func(c *comm.Comm) func() error {
+				return func() error { return c.Barrier(comm.Stream{}) }
+			})
+		})
+	}
+}
+
+// BenchmarkCollectives times whole worlds. Bytes are those of the largest buffer of one rank.
+func BenchmarkCollectives(b *testing.B) {
+	for _, kind := range []comm.OpKind{comm.AllReduce, comm.AllGatherV, comm.ReduceScatterV} {
+		for _, ranks := range []int{2, 4, 8} {
+			for _, bytes := range []int{4 << 10, 64 << 10, 2 << 20} {
+				b.Run(fmt.Sprintf("%v/%dranks/%dKiB", kind, ranks, bytes>>10), func(b *testing.B) {
+					b.SetBytes(int64(bytes))
+					onAll(b, ranks, func(c *comm.Comm) func() error { return collective(c, kind, bytes) })
+				})
+			}
+		}
+	}
+}
+
+func collective(c *comm.Comm, kind comm.OpKind, bytes int) func() error {
+	const cols = 128
+	rows := bytes / 4 / cols
+	counts := make([]int, c.Size())
+	for i := range counts {
+		counts[i] = rows / c.Size()
+	}
+	n := comm.Host(counts)
+	whole := comm.Of(make([]float32, rows*cols), cols)
+	other := comm.Of(make([]float32, rows*cols), cols)
+	own := comm.Of(make([]float32, rows*cols/c.Size()), cols)
+	switch kind {
+	case comm.AllReduce:
+		return func() error { return c.AllReduce(comm.Stream{}, other, whole, comm.Sum) }
+	case comm.AllGatherV:
+		return func() error { return c.AllGatherV(comm.Stream{}, n, comm.Part{Dst: whole, Src: own}) }
+	default:
+		return func() error {
+			return c.ReduceScatterV(comm.Stream{}, n, comm.Sum, comm.Part{Dst: own, Src: whole})
+		}
+	}
+}

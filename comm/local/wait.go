@@ -1,0 +1,155 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/weftgo/weft/comm"
+)
+
+// await is the first meeting: it waits until all ranks have come, the world is dead, a rank that is needed has closed, the
+// timeout is over or ctx (nil: none) ends. Unless all have come, the seat leaves the round again, so that the round
+// cannot start without it and nobody will touch its buffers.
+func (m *meeting) await(ctx context.Context, pos int, round uint64, call *call) (time.Duration, error) {
+	start := time.Now()
+	if m.glance(round) {
+		return time.Since(start), nil
+	}
+	var ended <-chan struct{}
+	if ctx != nil {
+		ended = ctx.Done()
+	}
+	s, bit := &m.seats[pos], uint64(1)<<pos
+	for m.round.Load() == round {
+		if m.closed.Load() != 0 || !m.life.alive() || ctx != nil && ctx.Err() != nil || time.Since(start) >= m.timeout {
+			committed, err := m.leave(ctx, pos, call, time.Since(start))
+			switch {
+			case committed:
+				m.settle(pos, round)
+				return time.Since(start), nil
+			case err != nil:
+				m.parked.And(^bit)
+				return time.Since(start), err
+			}
+		}
+		s.arm(m.timeout - time.Since(start))
+		m.parked.Or(bit)
+		if m.round.Load() != round || m.closed.Load()&^m.arrived.Load() != 0 {
+			continue
+		}
+		select {
+		case <-s.wake:
+		case <-m.life.dead:
+		case <-ended:
+		}
+	}
+	m.parked.And(^bit)
+	return time.Since(start), nil
+}
+
+// arm makes sure that a token comes within d. A timer that is set already comes earlier: its token makes the owner look
+// at the clock and arm again. So a wait costs no timer operation as long as waits are shorter than the timeout.
+func (s *seat) arm(d time.Duration) {
+	if s.armed.Swap(true) {
+		return
+	}
+	if s.timer == nil {
+		s.timer = time.AfterFunc(d, func() {
+			s.armed.Store(false)
+			s.token()
+		})
+		return
+	}
+	s.timer.Reset(d)
+}
+
+// leave takes the seat out of the round and returns why. It does not when all ranks have come (committed) or when nothing
+// is wrong after all.
+func (m *meeting) leave(ctx context.Context, pos int, call *call, waited time.Duration) (committed bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bit := uint64(1) << pos
+	var missing uint64
+	for {
+		v := m.arrived.Load()
+		if v&bit == 0 || v == m.full {
+			return true, nil
+		}
+		missing = m.full &^ (v | m.gone)
+		if err = m.reason(ctx, pos, call, waited, missing); err == nil {
+			return false, nil
+		}
+		if m.arrived.CompareAndSwap(v, v&^bit) {
+			break
+		}
+	}
+	m.gone |= bit
+	m.seats[pos].left = true
+	return false, err
+}
+
+// reason says why the seat may leave; nil if there is no reason. m.mu is held.
+func (m *meeting) reason(ctx context.Context, pos int, call *call, waited time.Duration, missing uint64) error {
+	rank := m.seats[pos].rank
+	if !m.life.alive() {
+		if m.expired != 0 && m.expired>>pos&1 == 0 { // we waited for the same ranks as the one that gave up first
+			return m.timeoutError(rank, call, waited, m.expired)
+		}
+		return comm.AbortedError(call.label(), rank, fmt.Errorf("the world is dead: %w", m.life.cause))
+	}
+	if waited >= m.timeout {
+		if m.expired == 0 {
+			m.expired = missing
+		}
+		return m.timeoutError(rank, call, waited, m.expired)
+	}
+	if gone := m.closed.Load() & missing; gone != 0 {
+		e := comm.Errorf(call.label(), rank, comm.Invalid, "%s closed", m.names(gone))
+		e.Peer = m.first(gone)
+		return e
+	}
+	if ctx == nil || ctx.Err() == nil {
+		return nil
+	}
+	code := comm.Aborted
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		code = comm.Timeout
+		if m.expired == 0 {
+			m.expired = missing
+		}
+	}
+	return &comm.Error{Op: call.label(), Rank: rank, Peer: m.first(missing), Code: code,
+		Err: fmt.Errorf("waited %v for %s: %w", waited.Round(time.Microsecond), m.names(missing), context.Cause(ctx))}
+}
+
+func (m *meeting) timeoutError(rank int, call *call, waited time.Duration, missing uint64) error {
+	return &comm.Error{Op: call.label(), Rank: rank, Peer: m.first(missing), Code: comm.Timeout,
+		Err: fmt.Errorf("waited %v (of %v) for %s in %v", waited.Round(time.Microsecond), m.timeout, m.names(missing), call)}
+}
+
+// first returns the world rank of the first seat in the set.
+func (m *meeting) first(set uint64) int {
+	if set == 0 {
+		return comm.NoPeer
+	}
+	return m.seats[bits.TrailingZeros64(set)].rank
+}
+
+// names lists the world ranks of a set, such as "rank 3" or "ranks 3, 5".
+func (m *meeting) names(set uint64) string {
+	var b strings.Builder
+	for v := set; v != 0; v &= v - 1 {
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, m.seats[bits.TrailingZeros64(v)].rank)
+	}
+	if set&(set-1) == 0 {
+		return "rank " + b.String()
+	}
+	return "ranks " + b.String()
+}
