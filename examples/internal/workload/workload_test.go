@@ -73,7 +73,7 @@ func TestRequestsAreHeldOut(t *testing.T) {
 	requests, err := Requests(Short, 7)
 	require.NoError(t, err)
 	for i := 0; i < len(requests); i += 4 {
-		words := 200 + rng.Below(441)
+		words := 240 + rng.Below(351)
 		seed := rng.Next() >> 32
 		require.Less(t, seed, uint64(1)<<32)
 		family := prompts.Group(seed, words)
