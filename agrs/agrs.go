@@ -140,7 +140,7 @@ func (x *Exchange) gather(s comm.Stream, b *bank, batch exchange.Batch) (int, er
 	x.own[0] = int32(batch.NumTokens)
 	counts := comm.OnDevice(comm.Of(x.own, 1), comm.Of(b.counts, len(b.counts)), x.Cfg.MaxTokensPerRank)
 	if err := x.Comm.AllGatherV(s, counts, x.parts[:n]...); err != nil {
-		return 0, err
+		return 0, x.explain(err)
 	}
 	rows := 0
 	for i, n := range b.counts {

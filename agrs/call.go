@@ -2,6 +2,7 @@ package agrs
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/internal/kernels/exchange"
@@ -19,6 +20,16 @@ func (x *Exchange) refuseCall(s comm.Stream, cause error) error {
 		return errors.Join(cause, err)
 	}
 	return cause
+}
+
+// explain says what a driver's complaint about a count of -1 means.
+func (x *Exchange) explain(err error) error {
+	var e *comm.Error
+	if !errors.As(err, &e) || e.Code != comm.Invalid {
+		return err
+	}
+	return &comm.Error{Op: x.Name(), Rank: e.Rank, Peer: e.Peer, Code: comm.Invalid,
+		Err: fmt.Errorf("dispatch: nothing was exchanged; a rank with own count %d refused its call, and its own error says why: %w", refused, err)}
 }
 
 // refused is the count of a rank that cannot dispatch.
