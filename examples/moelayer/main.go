@@ -1,0 +1,136 @@
+// Command moelayer runs one Mixture-of-Experts layer on several ranks of this process, in each way that the ranks can share
+// it, and compares the results:
+//
+//	go run ./examples/moelayer -ranks 8 -tokens 1000
+//
+// Copy layers and forward: they are all that a program needs to run a layer of its own weights.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/weftgo/weft/agrs"
+	"github.com/weftgo/weft/alltoall"
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/comm/local"
+	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/moe"
+)
+
+// layer is the shape of the example: 16 experts of which a token visits 4, and a shared expert for all tokens.
+var layer = moe.Config{Hidden: 256, NumExperts: 16, TopK: 4, Intermediate: 128, Renormalize: true, SharedIntermediate: 64}
+
+func main() {
+	ranks := flag.Int("ranks", 8, "how many ranks share the layer")
+	tokens := flag.Int("tokens", 1000, "how many tokens go through it")
+	flag.Parse()
+	if err := run(os.Stdout, *ranks, *tokens); err != nil {
+		fmt.Fprintln(os.Stderr, "moelayer:", err)
+		os.Exit(1)
+	}
+}
+
+// run prints one paragraph for each layout.
+func run(out io.Writer, ranks, tokens int) error {
+	model, x := newModel(), normal(rand.New(rand.NewPCG(1, 1)), tokens*layer.Hidden, 1)
+	layouts := []struct {
+		parallel moe.Parallel
+		exchange newExchanger // nil where none is needed
+	}{
+		{moe.Parallel{TP: 1, DP: 1}, nil},                        // one rank has everything
+		{moe.Parallel{TP: ranks, DP: 1}, nil},                    // a slice of every expert on each rank
+		{moe.Parallel{TP: ranks, DP: 1, EP: true}, nil},          // whole experts, all tokens everywhere
+		{moe.Parallel{TP: 1, DP: ranks}, nil},                    // slices, but tokens of its own on each rank
+		{moe.Parallel{TP: 1, DP: ranks, EP: true}, withAgRs},     // whole experts and own tokens: gather everything
+		{moe.Parallel{TP: 1, DP: ranks, EP: true}, withAlltoall}, // ... or send each token to its experts only
+	}
+	var first []float32
+	for _, l := range layouts {
+		cfg := layer
+		cfg.Parallel = l.parallel
+		cfg.MaxTokens = max(1, tokens) // the most that one rank passes
+		if l.exchange != nil && !l.parallel.UseExchange() {
+			continue // one rank needs no exchanger
+		}
+		result, err := forward(out, cfg, model, l.exchange, x)
+		if err != nil {
+			return err
+		}
+		if first == nil {
+			first = result
+		}
+		worst := 0.0
+		for i, v := range result {
+			worst = max(worst, math.Abs(float64(v-first[i])))
+		}
+		fmt.Fprintf(out, "  largest difference to one rank %.1e\n", worst)
+		if !(worst < 1e-3) {
+			return fmt.Errorf("%v differs from one rank by %v", l.parallel, worst)
+		}
+	}
+	return nil
+}
+
+// newExchanger makes one rank's exchanger.
+type newExchanger func(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error)
+
+func withAgRs(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
+	return agrs.New(ctx, c, cfg)
+}
+
+func withAlltoall(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
+	return alltoall.New(ctx, c, cfg)
+}
+
+// forward spreads the layer over a world of ranks, runs x [numTokens, hidden] through it and returns all rows.
+func forward(out io.Writer, cfg moe.Config, m *model, exchange newExchanger, x []float32) ([]float32, error) {
+	world, err := local.Open(local.Config{Ranks: cfg.Parallel.Size()})
+	if err != nil {
+		return nil, err
+	}
+	result := make([]float32, len(x))
+	err = world.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		var exchanger ep.Exchanger
+		if exchange != nil {
+			var err error
+			if exchanger, err = exchange(ctx, c, cfg.Exchange()); err != nil {
+				return err
+			}
+			defer exchanger.Close(ctx)
+		}
+		l, err := moe.New(ctx, c, cfg, m.weights(cfg, c.Rank()), exchanger)
+		if err != nil {
+			return err
+		}
+		// With dp = 1 all ranks pass all rows, else each its own: here an even share.
+		lo, hi := 0, len(x)/cfg.Hidden
+		y := make([]float32, len(x))
+		if cfg.Parallel.DP > 1 {
+			lo, hi = moe.Share(hi, c.Size(), c.Rank())
+			y = result[lo*cfg.Hidden : hi*cfg.Hidden]
+		} else if c.Rank() == 0 {
+			y = result
+		}
+		before, start := c.Stats(), time.Now()
+		if err := l.Forward(comm.Stream{}, comm.Of(y, cfg.Hidden), comm.Of(x[lo*cfg.Hidden:hi*cfg.Hidden], cfg.Hidden)); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			sum := c.Stats().Sub(before).Total()
+			fmt.Fprintf(out, "%v\n  rank 0: %d collectives, %.1f kB sent, %v\n", l, sum.Calls, float64(sum.SentBytes)/1e3,
+				time.Since(start).Round(10*time.Microsecond))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return result, world.Close(context.Background())
+}
