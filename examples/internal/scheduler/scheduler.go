@@ -1,0 +1,230 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weftgo/weft/examples/internal/batch"
+	"github.com/weftgo/weft/examples/internal/kvcache"
+)
+
+// Config bounds a step. It does not change after New.
+type Config struct {
+	MaxBatchedTokens int // tokens of one step
+	MaxSeqs          int // sequences that run at once
+	MaxModelLen      int // tokens of one sequence, prompt and output together
+	MaxLogits        int // rows of logits of one step; 0 means no bound beyond MaxBatchedTokens
+}
+
+// Validate reports bounds under which nothing could run.
+func (c Config) Validate() error {
+	if c.MaxBatchedTokens < 1 || c.MaxSeqs < 1 || c.MaxModelLen < 1 || c.MaxLogits < 0 {
+		return fmt.Errorf("scheduler: max batched tokens %d, max seqs %d, max model len %d must be at least 1, max logits %d at least 0",
+			c.MaxBatchedTokens, c.MaxSeqs, c.MaxModelLen, c.MaxLogits)
+	}
+	return nil
+}
+
+// ErrTooLong is wrapped by Add's error when a sequence can never run.
+var ErrTooLong = errors.New("too long")
+
+// Scheduler decides what one replica runs. It is plain and synchronous; one goroutine uses it at a time.
+type Scheduler struct {
+	cfg     Config
+	pool    *kvcache.Pool
+	waiting []*Sequence // oldest first, all younger than those in running
+	running []*Sequence // oldest first; they hold blocks for all their tokens
+
+	preemptions int64
+}
+
+// New returns a scheduler that takes blocks from pool, which nobody else uses meanwhile.
+func New(cfg Config, pool *kvcache.Pool) (*Scheduler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.MaxLogits == 0 {
+		cfg.MaxLogits = cfg.MaxBatchedTokens
+	}
+	return &Scheduler{cfg: cfg, pool: pool}, nil
+}
+
+// Waiting returns the number of sequences that wait.
+func (s *Scheduler) Waiting() int { return len(s.waiting) }
+
+// Running returns the number of sequences that hold blocks.
+func (s *Scheduler) Running() int { return len(s.running) }
+
+// Preemptions returns how often a sequence had to give its blocks back.
+func (s *Scheduler) Preemptions() int64 { return s.preemptions }
+
+// Pool returns where the blocks come from.
+func (s *Scheduler) Pool() *kvcache.Pool { return s.pool }
+
+// Add queues a new sequence behind all others. One that could never run, however empty the cache, is refused with the
+// numbers.
+func (s *Scheduler) Add(q *Sequence) error {
+	if q.state != isNew || len(q.Tokens) == 0 || q.MaxTokens < 0 {
+		return fmt.Errorf("scheduler: sequence %d: %d prompt tokens, max tokens %d, %v: it must be new, with a prompt",
+			q.ID, len(q.Tokens), q.MaxTokens, q.state)
+	}
+	q.NumPrompt = len(q.Tokens)
+	if room := s.cfg.MaxModelLen - q.NumPrompt; room < min(q.MaxTokens, 1) {
+		return fmt.Errorf("%w: the prompt has %d tokens, and prompt and output together may have %d", ErrTooLong, q.NumPrompt, s.cfg.MaxModelLen)
+	}
+	// The last token is chosen but never run, so it needs no place.
+	most := min(q.NumPrompt+max(q.MaxTokens-1, 0), s.cfg.MaxModelLen)
+	if need := s.pool.BlocksFor(most); need > s.pool.Total() {
+		return fmt.Errorf("%w: a prompt of %d tokens and up to %d more need %d blocks of %d; the key/value cache has %d", ErrTooLong,
+			q.NumPrompt, min(q.MaxTokens, s.cfg.MaxModelLen-q.NumPrompt), need, s.pool.BlockSize(), s.pool.Total())
+	}
+	q.state = isWaiting
+	s.waiting = append(s.waiting, q)
+	return nil
+}
+
+// Remove ends a sequence, finished or not, and frees its blocks at once. It reports whether the sequence was still there.
+// It may be called while a step that holds the sequence runs: the blocks go to another sequence in the next Schedule at
+// the earliest, and nothing that this step writes is read later.
+func (s *Scheduler) Remove(q *Sequence) bool {
+	list := &s.running
+	switch q.state {
+	case isWaiting:
+		list = &s.waiting
+	case isRunning:
+	default:
+		return false
+	}
+	i := slices.Index(*list, q)
+	*list = slices.Delete(*list, i, i+1)
+	s.release(q)
+	q.state = isDone
+	return true
+}
+
+// Schedule fills b with the next step and plan with the sequence of each b.Seqs[i]; both are emptied first. After the step the
+// caller calls Advance once for each sequence in plan that is still alive, and then Append or Remove where it got a
+// token. The step is empty only when there are no sequences.
+func (s *Scheduler) Schedule(b *batch.Batch, plan []*Sequence) []*Sequence {
+	st := step{s: s, b: b, plan: plan[:0], tokens: s.cfg.MaxBatchedTokens, logits: s.cfg.MaxLogits}
+	b.Seqs = b.Seqs[:0]
+	// Decode first: a token for everyone who is generating.
+	for i := 0; i < len(s.running); i++ {
+		q := s.running[i]
+		if !q.decoding() || st.fits(q) == 0 {
+			continue
+		}
+		if !s.grow(q) {
+			break // q was the youngest
+		}
+		st.put(q, 1)
+	}
+	// Then prompts that are under way, oldest first.
+	for _, q := range s.running {
+		if n := st.fits(q); n > 0 && !q.decoding() {
+			st.put(q, n)
+		}
+	}
+	// Then new ones, strictly in order of arrival: one that does not fit holds up the rest, so none starves.
+	for len(s.waiting) > 0 && len(s.running) < s.cfg.MaxSeqs {
+		q := s.waiting[0]
+		n := st.fits(q)
+		if n == 0 || !s.admit(q) {
+			break
+		}
+		st.put(q, n)
+	}
+	return st.plan
+}
+
+// admit moves the first waiting sequence to running if there are blocks for all its tokens.
+func (s *Scheduler) admit(q *Sequence) bool {
+	blocks, err := s.pool.Alloc(q.blocks[:0:0], s.pool.BlocksFor(len(q.Tokens)))
+	if err != nil {
+		return false
+	}
+	q.blocks, q.state = blocks, isRunning
+	s.waiting = s.waiting[1:]
+	s.running = append(s.running, q)
+	return true
+}
+
+// grow gets a block for the next token of q if it needs one. When none is free the youngest sequences give theirs back,
+// until one is free or q itself was the youngest; then it returns false.
+func (s *Scheduler) grow(q *Sequence) bool {
+	need := s.pool.BlocksFor(len(q.Tokens)) - len(q.blocks)
+	for need > s.pool.Free() {
+		youngest := s.running[len(s.running)-1]
+		s.preempt(youngest)
+		if youngest == q {
+			return false
+		}
+	}
+	blocks, err := s.pool.Alloc(q.blocks, max(need, 0))
+	if err != nil {
+		panic(fmt.Sprintf("scheduler: %v", err)) // Free was just compared
+	}
+	q.blocks = blocks
+	return true
+}
+
+// preempt puts the youngest running sequence back to the head of the queue. Its keys and values are computed again later.
+func (s *Scheduler) preempt(q *Sequence) {
+	s.running = s.running[:len(s.running)-1]
+	s.release(q)
+	q.computed, q.state = 0, isWaiting
+	s.waiting = slices.Insert(s.waiting, 0, q)
+	s.preemptions++
+}
+
+func (s *Scheduler) release(q *Sequence) {
+	if err := s.pool.Release(q.blocks...); err != nil {
+		panic(fmt.Sprintf("scheduler: sequence %d: %v", q.ID, err))
+	}
+	q.blocks = nil
+}
+
+// Advance notes that the step ran numTokens more tokens of q, which must be alive.
+func (s *Scheduler) Advance(q *Sequence, numTokens int) {
+	q.computed += numTokens
+	q.scored = max(q.scored, min(q.computed, q.NumPrompt))
+}
+
+// Append adds a generated token to q, of which all tokens before have run.
+func (s *Scheduler) Append(q *Sequence, token int32) {
+	if q.state != isRunning || q.computed != len(q.Tokens) {
+		panic(fmt.Sprintf("scheduler: sequence %d, %v: a token after %d of %d", q.ID, q.state, q.computed, len(q.Tokens)))
+	}
+	q.Tokens = append(q.Tokens, token)
+}
+
+// step is the one being put together, with what is left of its budgets.
+type step struct {
+	s              *Scheduler
+	b              *batch.Batch
+	plan           []*Sequence
+	tokens, logits int
+}
+
+// fits returns how many tokens of q the budgets still allow.
+func (st *step) fits(q *Sequence) int {
+	n := min(len(q.Tokens)-q.computed, st.tokens)
+	for n > 0 && q.rows(n) > st.logits {
+		// A prompt that is scored has a row for each token beyond those scored before; any other has one at its end.
+		n -= q.rows(n) - st.logits
+	}
+	return n
+}
+
+func (st *step) put(q *Sequence, n int) {
+	rows := q.rows(n)
+	st.b.Seqs = append(st.b.Seqs, batch.Seq{
+		ID: q.ID, Tokens: q.Tokens[q.computed : q.computed+n], Start: q.computed,
+		Blocks:    q.blocks[:st.s.pool.BlocksFor(q.computed+n)],
+		NumLogits: rows, Generation: q.decoding(),
+	})
+	st.plan = append(st.plan, q)
+	st.tokens -= n
+	st.logits -= rows
+}
