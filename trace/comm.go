@@ -8,13 +8,21 @@ import (
 
 var _ comm.Tracer = (*Recorder)(nil)
 
-// Tracer returns what [comm.Comm.SetTracer] takes, so that every collective of
-// that Comm becomes a span on this lane, with its launches, bytes and wait:
+// Begin opens the span of an operation on the lane of that rank of the world.
+// With End it makes a Recorder, also a nil one, a [comm.Tracer] for every rank:
 //
-//	c.SetTracer(recorder.Rank(c.Rank()).Tracer())
+//	c.SetTracer(recorder)
 //
-// Groups that c.Split makes later inherit it and stay on this lane, although
-// their ranks count from 0 again. Tracer returns nil if l is nil.
+// Every collective of c, and of groups that c.Split makes later, is then a span
+// with its launches, bytes and wait.
+func (r *Recorder) Begin(rank int, op *comm.Op) { r.Rank(rank).beginOp(op) }
+
+// End closes the span that Begin opened.
+func (r *Recorder) End(rank int, op *comm.Op, err error) { r.Rank(rank).endOp(op, err) }
+
+// Tracer returns what [comm.Comm.SetTracer] takes to put the collectives of a
+// Comm on this lane, whatever its rank: for streams of their own, or where
+// several worlds share a recorder. It returns nil if l is nil.
 func (l *Lane) Tracer() comm.Tracer {
 	if l == nil {
 		return nil
@@ -22,20 +30,11 @@ func (l *Lane) Tracer() comm.Tracer {
 	return laneTracer{l}
 }
 
-// laneTracer is a lane that hears of operations. The rank is ignored: it is the
-// one in the group that the operation ran in.
+// laneTracer is a lane that hears of operations.
 type laneTracer struct{ lane *Lane }
 
 func (t laneTracer) Begin(_ int, op *comm.Op)          { t.lane.beginOp(op) }
 func (t laneTracer) End(_ int, op *comm.Op, err error) { t.lane.endOp(op, err) }
-
-// Begin opens the span of an operation on the lane of the rank given. With End it
-// makes a Recorder a [comm.Tracer] for a world's own Comms. Groups made by Split
-// call it with their own ranks, so where there are groups use [Lane.Tracer].
-func (r *Recorder) Begin(rank int, op *comm.Op) { r.Rank(rank).beginOp(op) }
-
-// End closes the span that Begin opened.
-func (r *Recorder) End(rank int, op *comm.Op, err error) { r.Rank(rank).endOp(op, err) }
 
 func (l *Lane) beginOp(o *comm.Op) {
 	if l != nil {

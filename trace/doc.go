@@ -28,8 +28,8 @@
 // where ranks outnumber cores, a goroutine that is ready but has no core spends
 // that time in whatever span it is in.
 //
-// Launches, bytes and waits of collectives come from package comm, which calls
-// the [comm.Tracer] that [Lane.Tracer] returns.
+// Launches, bytes and waits of collectives come from package comm: a Recorder is a
+// [comm.Tracer].
 //
 // # Cost
 //

@@ -85,11 +85,13 @@ func (f fakeConn) Split(context.Context, int, int) (comm.Conn, int, int, error) 
 	return fakeConn{}, 0, 1, nil
 }
 
+// tracers are the ways to make collectives of rank 3 spans.
+var tracers = map[string]func(r *Recorder) comm.Tracer{
+	"recorder": func(r *Recorder) comm.Tracer { return r },
+	"lane":     func(r *Recorder) comm.Tracer { return r.Rank(3).Tracer() },
+}
+
 func TestCollectivesOfAComm(t *testing.T) {
-	tracers := map[string]func(r *Recorder) comm.Tracer{
-		"recorder": func(r *Recorder) comm.Tracer { return r },
-		"lane":     func(r *Recorder) comm.Tracer { return r.Rank(3).Tracer() },
-	}
 	for name, tracer := range tracers {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -116,19 +118,23 @@ func TestCollectivesOfAComm(t *testing.T) {
 }
 
 // A group made by Split numbers its ranks from 0; its collectives belong to the
-// lane of the rank that runs them all the same.
+// lane of the world's rank that runs them all the same.
 func TestGroupsStayOnTheirLane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := New(4)
-		c := comm.New(fakeConn{}, 3, 4)
-		c.SetTracer(r.Rank(3).Tracer())
-		group, err := c.Split(t.Context(), 0, 0)
-		require.NoError(t, err)
-		require.Zero(t, group.Rank())
-		require.NoError(t, group.Barrier(comm.Stream{}))
-		require.Zero(t, r.Breakdown()[0].NumCollectives)
-		require.EqualValues(t, 1, r.Breakdown()[3].NumCollectives)
-	})
+	for name, tracer := range tracers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := New(4)
+				c := comm.New(fakeConn{}, 3, 4)
+				c.SetTracer(tracer(r))
+				group, err := c.Split(t.Context(), 0, 0)
+				require.NoError(t, err)
+				require.Zero(t, group.Rank())
+				require.NoError(t, group.Barrier(comm.Stream{}))
+				require.Zero(t, r.Breakdown()[0].NumCollectives)
+				require.EqualValues(t, 1, r.Breakdown()[3].NumCollectives)
+			})
+		})
+	}
 }
 
 func TestAFailedCollectiveSaysSo(t *testing.T) {
