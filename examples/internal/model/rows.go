@@ -1,0 +1,91 @@
+package model
+
+import (
+	"github.com/weftgo/weft/examples/internal/safetensors"
+	"github.com/weftgo/weft/internal/par"
+	"github.com/weftgo/weft/trace"
+)
+
+// rowGrain is the rows of one piece of row-wise work.
+const rowGrain = 64
+
+// rowWork is one pass over rows of the residual stream: x += y, then h = norm(x), either of them left out.
+type rowWork struct {
+	base int       // first row of x
+	y    []float32 // [rows, hidden]; nil adds nothing
+	h    []float32 // [rows, hidden]
+	norm []float32 // [hidden] weight; nil norms nothing
+}
+
+// passRows does w on n rows.
+func (m *Model) passRows(n int, w rowWork) {
+	if n == 0 {
+		return
+	}
+	span := m.lane.Begin(trace.Compute, "norm")
+	m.row = w
+	par.For(n, rowGrain, m.fn.rows)
+	span.End()
+}
+
+func (m *Model) doRows(lo, hi int) {
+	w, h := &m.row, m.model.HiddenSize
+	eps := float32(m.model.RMSNormEps)
+	for r := lo; r < hi; r++ {
+		x := m.x[(w.base+r)*h : (w.base+r+1)*h]
+		if w.y != nil {
+			addTo(x, w.y[r*h:(r+1)*h])
+		}
+		if w.norm != nil {
+			rmsNorm(w.h[r*h:(r+1)*h], x, w.norm, eps)
+		}
+	}
+}
+
+// embedRows looks up the embeddings of rows [lo, hi).
+func (m *Model) embedRows(lo, hi int) {
+	h := m.model.HiddenSize
+	for r := lo; r < hi; r++ {
+		id := int(m.step.token[r])
+		if err := safetensors.Float32(m.x[r*h:(r+1)*h], m.embedding, id, id+1, 0, h); err != nil {
+			panic(err) // begin checked the id, loadHead the type
+		}
+	}
+}
+
+// splitRows takes rows [lo, hi) of queries, keys and values apart: queries are normed, rotated, scaled and put in the order
+// that attendUnit reads; keys are normed, rotated and go to the cache with the values.
+func (m *Model) splitRows(lo, hi int) {
+	st, y, d := &m.step, m.layer, m.geo.headDim
+	eps, width := float32(m.model.RMSNormEps), m.qkvWidth()
+	for r := lo; r < hi; r++ {
+		row := m.mem.qkv[r*width : (r+1)*width]
+		cos, sin := m.rope.at(int(st.pos[r]))
+		for i := range m.groups {
+			g := &m.groups[i]
+			at := (g.first*st.numTokens + r*g.heads) * d
+			for range g.heads {
+				q := m.q[at : at+d]
+				rmsNorm(q, row[:d], y.queryNorm, eps)
+				rotate(q, q, cos, sin)
+				row, at = row[d:], at+d
+			}
+		}
+		keys, values := row[:len(m.groups)*d], row[len(m.groups)*d:]
+		for i := range m.groups {
+			k := keys[i*d : (i+1)*d]
+			rmsNorm(k, k, y.keyNorm, eps)
+			rotate(k, k, cos, sin)
+			m.geo.put(&y.cache, i, int(st.slot[r]), k, values[i*d:(i+1)*d])
+		}
+	}
+}
+
+// gateRows computes silu(gate) x up of a dense MLP.
+func (m *Model) gateRows(lo, hi int) {
+	n := m.dense.len()
+	for r := lo; r < hi; r++ {
+		gu := m.mem.gateUp[r*2*n : (r+1)*2*n]
+		swiGLU(m.mem.act[r*n:(r+1)*n], gu[:n], gu[n:])
+	}
+}
