@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -27,17 +28,15 @@ func composeLong(text string) string {
 		class uint8 // canonical combining class; 0 starts a new sequence
 	}
 	var seq []mark
-	for i, r := range text {
-		next := i + len(string(r))
-		if r == '\ufffd' {
-			if text[i] != "\ufffd"[0] {
-				next = i + 1 // a byte that is not UTF-8
-			}
-			seq = append(seq, mark{bytes: text[i:next]})
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		char := text[i : i+n]
+		i += n
+		if r == utf8.RuneError { // a byte that is not UTF-8, or U+FFFD itself
+			seq = append(seq, mark{bytes: char})
 			continue
 		}
-		d := norm.NFD.String(text[i:next])
-		for _, r := range d {
+		for _, r := range norm.NFD.String(char) {
 			s := string(r)
 			seq = append(seq, mark{s, norm.NFD.PropertiesString(s).CCC()})
 		}
