@@ -1,0 +1,124 @@
+package ep
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/routing"
+)
+
+var plain = Config{NumExperts: 8, TopK: 2, Hidden: 16, MaxTokensPerRank: 4}
+
+func TestValidate(t *testing.T) {
+	require.NoError(t, plain.Validate())
+	for text, change := range map[string]func(*Config){
+		"NumExperts 0, TopK 2, Hidden 16":           func(c *Config) { c.NumExperts = 0 },
+		"NumExperts 8, TopK -1, Hidden 16":          func(c *Config) { c.TopK = -1 },
+		"NumExperts 8, TopK 2, Hidden 0":            func(c *Config) { c.Hidden = 0 },
+		"MaxTokensPerRank 0":                        func(c *Config) { c.MaxTokensPerRank = 0 },
+		"DType i8; use f32, bf16 or f16":            func(c *Config) { c.DType = dtype.I8 },
+		"Wire bf16 with DType f32":                  func(c *Config) { c.Wire = dtype.BF16 },
+		"unknown layout(2)":                         func(c *Config) { c.Layout = 2 },
+		"output(3)":                                 func(c *Config) { c.Output = 3 },
+		"overflow(4)":                               func(c *Config) { c.Overflow = 4 },
+		"Alignment -1, MaxRecvRows 0, Banks 0":      func(c *Config) { c.Alignment = -1 },
+		"Alignment 0, MaxRecvRows -7, Banks 0":      func(c *Config) { c.MaxRecvRows = -7 },
+		"Alignment 0, MaxRecvRows 0, Banks -2":      func(c *Config) { c.Banks = -2 },
+		"RankInvariant sums expert rows":            func(c *Config) { c.RankInvariant, c.Output = true, PartialRows },
+		"placement is for 8 experts on 3 ranks":     func(c *Config) { c.Placement = routing.Placement{NumExperts: 8, Size: 3} },
+		"placement is for 9 experts on 2 ranks":     func(c *Config) { c.Placement = routing.Placement{NumExperts: 9, Size: 2} },
+		"expert 1 has no replica":                   func(c *Config) { c.Placement = routing.Placement{NumExperts: 8, Size: 2, Physical: []int32{0}} },
+		"4294967296 slots (MaxRecvRows 2147483648 ": func(c *Config) { c.MaxTokensPerRank = 1 << 30 },
+	} {
+		c := plain
+		change(&c)
+		_, err := c.Fill(2)
+		require.ErrorContains(t, err, text)
+	}
+	_, err := Config{}.Fill(1)
+	require.Error(t, err)
+}
+
+func TestDefaults(t *testing.T) {
+	c, err := plain.Fill(3)
+	require.NoError(t, err)
+	want := plain
+	want.DType, want.Wire, want.Alignment, want.Banks, want.MaxRecvRows = dtype.F32, dtype.F32, 1, 1, 12
+	want.Placement = routing.Placement{NumExperts: 8, Size: 3}
+	require.Equal(t, want, c)
+	again, err := c.Fill(3)
+	require.NoError(t, err)
+	require.Equal(t, c, again)
+	c.MaxRecvRows = 99
+	require.Equal(t, 12, c.WithDefaults(3).MaxRecvRows, "more than the worst case is the worst case")
+	require.Zero(t, c.NumScales())
+	c.Wire, c.Hidden = dtype.F8E4M3, 129
+	require.Equal(t, 2, c.NumScales())
+}
+
+func TestBytesGrowWithEverything(t *testing.T) {
+	bigger := map[string]func(*Config){
+		"hidden": func(c *Config) { c.Hidden *= 2 }, "tokens": func(c *Config) { c.MaxTokensPerRank *= 2 },
+		"topK": func(c *Config) { c.TopK *= 2 }, "layout": func(c *Config) { c.Layout = Expanded },
+		"banks": func(c *Config) { c.Banks = 2 }, "alignment": func(c *Config) { c.Alignment = 64 },
+	}
+	s, p := plain.Bytes(4)
+	require.Positive(t, s)
+	for name, change := range bigger {
+		c := plain
+		change(&c)
+		s2, p2 := c.Bytes(4)
+		require.Greater(t, s2+p2, s+p, name)
+	}
+	c := plain
+	c.MaxRecvRows = 3
+	s2, p2 := c.Bytes(4)
+	require.Less(t, s2+p2, s+p)
+}
+
+type released struct{ times int }
+
+func (r *released) Release() { r.times++ }
+
+func TestExperts(t *testing.T) {
+	r := &Received{Index: Index{Offsets: comm.Of([]int32{0, 4, 4, 8}, 4), Counts: comm.Of([]int32{3, 0, 4, 4, 0, 4}, 3), Row: comm.Of(make([]int32, 8), 8)}}
+	require.Equal(t, 3, r.Index.NumLocalExperts())
+	require.Equal(t, 8, r.Index.NumSlots())
+	got := map[int][2]int{}
+	for e, span := range r.Experts(context.Background()) {
+		got[e] = span
+	}
+	require.Equal(t, map[int][2]int{0: {0, 3}, 2: {4, 8}}, got)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	times := 0
+	for range r.Experts(ctx) {
+		times++
+		cancel()
+	}
+	require.Equal(t, 1, times, "it stops when ctx ends")
+	for range r.Experts(context.Background()) {
+		break
+	}
+	for range (&Received{}).Experts(context.Background()) {
+		t.Error("an empty result has experts")
+	}
+	(&Received{}).Release()
+	state := &released{}
+	r.State = state
+	r.Release()
+	require.Equal(t, 1, state.times)
+}
+
+func ExampleConfig_Bytes() {
+	c := Config{NumExperts: 128, TopK: 8, Hidden: 2048, MaxTokensPerRank: 256, DType: dtype.BF16}
+	symmetric, private := c.Bytes(8)
+	fmt.Printf("at most %d MiB that other ranks read, %d MiB private\n", symmetric>>20, private>>20)
+	// Output: at most 48 MiB that other ranks read, 64 MiB private
+}
