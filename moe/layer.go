@@ -102,6 +102,10 @@ func (l *Layer) String() string {
 		l.cfg.Parallel, l.kernel.exchangerName(), l.choice.why, &l.kernel, l.choice.reduction, l.choice.shared)
 }
 
+// SetObserver makes f hear what the router chose in every later Forward (nil: nobody): ids and weights [numTokens, topK] of
+// this rank's rows, valid during the call, which is on the rank's goroutine.
+func (l *Layer) SetObserver(f func(ids []int32, weights []float32)) { l.runner.watch = f }
+
 // SetLane makes later calls of Forward record spans of the router, the exchange and the experts on lane; nil records nothing.
 func (l *Layer) SetLane(lane *trace.Lane) { l.runner.lane = lane }
 

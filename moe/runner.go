@@ -16,6 +16,7 @@ type runner struct {
 	shared *ffn           // this rank's part; nil for none
 	table  *routing.Table // who has which expert; nil when every rank has a slice of each
 	lane   *trace.Lane
+	watch  func(ids []int32, weights []float32) // see Layer.SetObserver
 	parts  [3]comm.Part
 
 	// Of the last Forward.
@@ -51,6 +52,9 @@ func (r *runner) route(cfg *Config, x rows) {
 	r.ids, r.weights = grow(&ws.ids, x.n*cfg.TopK), grow(&ws.weights, x.n*cfg.TopK)
 	r.router.route(ws, r.ids, r.weights, x.data, x.n)
 	span.End()
+	if r.watch != nil {
+		r.watch(r.ids, r.weights)
+	}
 }
 
 // allRows is the case dp = 1: every rank has all rows. One all_reduce.
