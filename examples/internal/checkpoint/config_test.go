@@ -91,7 +91,7 @@ func TestConfigRefuses(t *testing.T) {
 		{fields{"hidden_size": 4.5}, `field "hidden_size" is a number 4.5, want int`},
 		{fields{"hidden_size": 0}, "hidden_size is 0, want at least 1"},
 		{fields{"vocab_size": -5}, "vocab_size is -5, want at least 1"},
-		{fields{"hidden_size": 1 << 40}, "hidden_size is 1099511627776 > limit 1048576"},
+		{fields{"hidden_size": int64(1) << 40}, "hidden_size is 1099511627776 > limit 1048576"},
 		{fields{"num_hidden_layers": 5000}, "num_hidden_layers is 5000 > limit 4096"},
 		{fields{"hidden_size": 5}, `no field "head_dim", and hidden_size 5 is not a multiple of num_attention_heads 2`},
 		{fields{"head_dim": 3}, "head_dim is 3, want an even number"},

@@ -1,7 +1,5 @@
 package tokenizer
 
-import "unicode/utf8"
-
 // The byte-level alphabet, fixed by GPT-2: every byte has a printable character of its own, so that a vocabulary of
 // bytes can be written as JSON strings. Bytes that print stand for themselves, the other 68 are numbered from U+0100
 // in byte order: a space is U+0120 "Ġ".
@@ -37,13 +35,4 @@ func tokenBytes(token string) (b string, ok bool) {
 		out = append(out, byte(runeByte[r]))
 	}
 	return string(out), true
-}
-
-// tokenString is the inverse of tokenBytes.
-func tokenString(b string) string {
-	out := make([]byte, 0, 2*len(b))
-	for i := range len(b) {
-		out = utf8.AppendRune(out, byteRune[b[i]])
-	}
-	return string(out)
 }
