@@ -160,11 +160,12 @@ func (s *suite) counters(t *testing.T, ranks int) {
 		if x.ragged() {
 			x.counts = raggedCounts(ranks)
 		}
+		p := x.pose()
 		before := make([]comm.Stats, ranks)
 		after := make([]comm.Stats, ranks)
 		Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 			before[c.Rank()] = c.Stats()
-			_, err := x.try(tb, c)
+			_, err := p.try(tb, c)
 			l.settle(tb, x, err)
 			after[c.Rank()] = c.Stats()
 		})

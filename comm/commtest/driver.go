@@ -130,8 +130,12 @@ func (l *ledger) finish(t *testing.T) {
 func (s *suite) trials(t *testing.T, ranks int, cases []trial) {
 	w := s.world(t, ranks)
 	l := &ledger{complete: s.complete}
+	problems := make([]*problem, len(cases))
+	for i, x := range cases {
+		problems[i] = x.pose()
+	}
 	Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
-		for _, x := range cases {
+		for _, x := range problems {
 			_, err := x.try(tb, c)
 			l.settle(tb, x, err)
 		}

@@ -124,7 +124,7 @@ func (s *suite) mismatches(t *testing.T) {
 			if w.Err() == nil { // a driver may declare the world dead; if not, it must work
 				Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 					y := trial{kind: comm.AllReduce, types: []dtype.DType{dtype.F32}, cols: 3, counts: uniform(ranks, 2)}
-					_, err := y.try(tb, c)
+					_, err := y.pose().try(tb, c)
 					require.NoError(tb, err, "after the mismatch")
 				})
 			}

@@ -47,9 +47,7 @@ func exact(t dtype.DType, rows, cols, rank, part int) tensor {
 			f[i] += 2
 		}
 	}
-	if err := dtype.FromFloat32s(x.raw, f, t); err != nil {
-		panic(err)
-	}
+	must(dtype.FromFloat32s(x.raw, f, t))
 	return x
 }
 
@@ -82,9 +80,7 @@ func rough(t dtype.DType, rows, cols, rank, part int, special bool) tensor {
 			f[i] = float32(math.NaN())
 		}
 	}
-	if err := dtype.FromFloat32s(x.raw, f, t); err != nil {
-		panic(err)
-	}
+	must(dtype.FromFloat32s(x.raw, f, t))
 	return x
 }
 
@@ -92,30 +88,36 @@ func rough(t dtype.DType, rows, cols, rank, part int, special bool) tensor {
 // integers modulo their width.
 func reduce(srcs []tensor, r comm.ReduceOp) tensor {
 	out := newTensor(srcs[0].t, srcs[0].rows, srcs[0].cols)
+	if out.t.IsFloat() {
+		values := make([][]float32, len(srcs))
+		for i, s := range srcs {
+			values[i] = s.floats()
+		}
+		result := make([]float32, out.rows*out.cols)
+		for i := range result {
+			result[i] = combineFloats(values, i, r)
+		}
+		must(dtype.FromFloat32s(out.raw, result, out.t))
+		return out
+	}
 	size := out.t.Size()
 	for i := range out.rows * out.cols {
-		if !out.t.IsFloat() {
-			acc := integer(srcs[0], i)
-			for _, s := range srcs[1:] {
-				acc = combineInt(acc, integer(s, i), r)
-			}
-			var b [8]byte
-			binary.LittleEndian.PutUint64(b[:], uint64(acc))
-			copy(out.raw[i*size:(i+1)*size], b[:])
-			continue
+		acc := integer(srcs[0], i)
+		for _, s := range srcs[1:] {
+			acc = combineInt(acc, integer(s, i), r)
 		}
-		v := []float32{combineFloats(srcs, i, r)}
-		if err := dtype.FromFloat32s(out.raw[i*size:], v, out.t); err != nil {
-			panic(err)
-		}
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], uint64(acc))
+		copy(out.raw[i*size:(i+1)*size], b[:])
 	}
 	return out
 }
 
-func combineFloats(srcs []tensor, i int, r comm.ReduceOp) float32 {
+// combineFloats reduces element i of all ranks.
+func combineFloats(values [][]float32, i int, r comm.ReduceOp) float32 {
 	var acc float32
-	for rank, s := range srcs {
-		v := float(s, i)
+	for rank := range values {
+		v := values[rank][i]
 		switch {
 		case r == comm.Sum || r == comm.Avg:
 			acc = float32(acc + v)
@@ -132,7 +134,7 @@ func combineFloats(srcs []tensor, i int, r comm.ReduceOp) float32 {
 		}
 	}
 	if r == comm.Avg {
-		acc = float32(acc / float32(len(srcs)))
+		acc = float32(acc / float32(len(values)))
 	}
 	return acc
 }
@@ -150,12 +152,23 @@ func combineInt(a, b int64, r comm.ReduceOp) int64 {
 	return a + b
 }
 
+// floats returns all elements as fp32.
+func (x tensor) floats() []float32 {
+	f := make([]float32, x.rows*x.cols)
+	must(dtype.Float32s(f, x.raw, x.t))
+	return f
+}
+
 func float(x tensor, i int) float32 {
 	f := make([]float32, 1)
-	if err := dtype.Float32s(f, x.raw[i*x.t.Size():], x.t); err != nil {
+	must(dtype.Float32s(f, x.raw[i*x.t.Size():], x.t))
+	return f[0]
+}
+
+func must(err error) {
+	if err != nil {
 		panic(err)
 	}
-	return f[0]
 }
 
 func integer(x tensor, i int) int64 {

@@ -32,7 +32,7 @@ func (s *suite) splits(t *testing.T) {
 func group(tb testing.TB, c *comm.Comm) {
 	for _, k := range kinds {
 		x := trial{kind: k, types: []dtype.DType{dtype.F32}, cols: 5, counts: uniform(c.Size(), 3)}
-		_, err := x.try(tb, c)
+		_, err := x.pose().try(tb, c)
 		require.NoError(tb, err, "%v in a group of %d", x, c.Size())
 	}
 }
@@ -78,7 +78,7 @@ func (s *suite) nested(t *testing.T) {
 		for range 20 { // groups of different sizes in turn
 			for _, g := range []*comm.Comm{pair, c, half} {
 				x := trial{kind: comm.AllReduce, types: []dtype.DType{dtype.I32}, cols: 6, counts: uniform(g.Size(), 4)}
-				_, err := x.try(tb, g)
+				_, err := x.pose().try(tb, g)
 				require.NoError(tb, err)
 			}
 		}

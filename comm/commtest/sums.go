@@ -57,21 +57,21 @@ func (s *suite) uniformEqualsRagged(t *testing.T) {
 	Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 		for _, typ := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F8E4M3} {
 			x := trial{kind: comm.ReduceScatter, types: []dtype.DType{typ}, cols: 131, counts: uniform(ranks, 7), rough: true}
-			first, err := x.try(tb, c)
+			first, err := x.pose().try(tb, c)
 			if !l.settle(tb, x, err) {
 				continue
 			}
 			y := x
 			y.kind = comm.ReduceScatterV
 			for _, y.device = range []bool{false, true} {
-				again, err := y.try(tb, c)
+				again, err := y.pose().try(tb, c)
 				if l.settle(tb, y, err) {
 					require.Equal(tb, first, again, "%v and %v", x, y)
 				}
 			}
 			z := x
 			z.kind, z.counts = comm.AllReduce, uniform(ranks, 7*ranks)
-			all, err := z.try(tb, c)
+			all, err := z.pose().try(tb, c)
 			if l.settle(tb, z, err) {
 				require.Equal(tb, first[0], all[0].slice(7*c.Rank(), 7*c.Rank()+7), "%v and %v", x, z)
 			}
@@ -87,7 +87,7 @@ func (s *suite) repeats(t *testing.T) {
 	l := &ledger{complete: s.complete}
 	Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 		for _, k := range []comm.OpKind{comm.AllReduce, comm.ReduceScatterV} {
-			x := trial{kind: k, types: []dtype.DType{dtype.BF16}, cols: 77, counts: uniform(ranks, 16), rough: true}
+			x := trial{kind: k, types: []dtype.DType{dtype.BF16}, cols: 77, counts: uniform(ranks, 16), rough: true}.pose()
 			first, err := x.try(tb, c)
 			if !l.settle(tb, x, err) {
 				continue

@@ -3,9 +3,6 @@ package commtest
 import (
 	"fmt"
 	"slices"
-	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
@@ -109,11 +106,8 @@ func (x trial) input(i, part int) tensor {
 }
 
 // want is what rank i must get for a part. A rank that gets nothing has rows 0.
-func (x trial) want(i, part int) tensor {
-	inputs := make([]tensor, len(x.counts))
-	for k := range inputs {
-		inputs[k] = x.input(k, part)
-	}
+func (x trial) want(i, part int, inputs []tensor) tensor {
+	inputs = slices.Clone(inputs)
 	t, cols := x.types[part], x.cols+part
 	switch x.kind {
 	case comm.AllReduce:
@@ -139,108 +133,4 @@ func (x trial) want(i, part int) tensor {
 		}
 		return concat(t, cols, inputs...)
 	}
-}
-
-// memory is the buffers of one part on one rank.
-type memory struct {
-	dst, src field
-	lo, hi   int // rows of dst that the call writes
-}
-
-// prepare makes the buffers of a part.
-func (x trial) prepare(tb testing.TB, c *comm.Comm, part int) (memory, comm.Part) {
-	t, cols, rank := x.types[part], x.cols+part, c.Rank()
-	in, out := x.input(rank, part), x.want(rank, part).rows
-	spare := 0
-	if x.ragged() {
-		spare = x.extra
-	}
-	need := out + spare
-	if x.device && x.kind != comm.ReduceScatterV {
-		need = max(need, c.Size()*slices.Max(x.counts))
-	}
-	var m memory
-	switch {
-	case x.inPlace && (x.kind == comm.AllGather || x.kind == comm.AllGatherV):
-		m.dst = alloc(tb, c, t, need, cols, x.gap)
-		m.src.view = m.dst.view.Slice(x.before(rank), x.before(rank+1))
-	case x.inPlace && (x.kind == comm.ReduceScatter || x.kind == comm.ReduceScatterV):
-		m.src = alloc(tb, c, t, in.rows+spare, cols, x.gap)
-		m.dst.view = m.src.view.Slice(x.before(rank), x.before(rank+1))
-	case x.inPlace || x.kind == comm.Broadcast:
-		m.src = alloc(tb, c, t, in.rows, cols, x.gap)
-		m.dst = m.src
-	default:
-		m.src = alloc(tb, c, t, in.rows+spare, cols, x.gap)
-		m.dst = alloc(tb, c, t, need, cols, x.gap)
-	}
-	m.hi = out
-	if x.kind != comm.Broadcast || rank == x.root {
-		upload(tb, c, m.src.view.Slice(0, in.rows), in)
-	}
-	p := comm.Part{Dst: m.dst.view, Src: m.src.view}
-	if x.kind == comm.Reduce && rank != x.root {
-		p.Dst = comm.Buffer{}
-	}
-	return m, p
-}
-
-// call issues the collective.
-func (x trial) call(tb testing.TB, c *comm.Comm, parts []comm.Part) error {
-	op := &comm.Op{Kind: x.kind, Reduce: x.reduce, Peer: x.root, Parts: parts}
-	var all comm.Buffer
-	var want []int
-	switch {
-	case x.kind == comm.AllToAllV && x.device:
-		want = x.recvCounts(c.Rank())
-		all = int32s(tb, c, make([]int, c.Size())...)
-		op.Send = comm.OnDevice(int32s(tb, c, x.sendCounts(c.Rank())...), comm.Buffer{}, slices.Max(x.counts))
-		op.Recv = comm.OnDevice(comm.Buffer{}, all, slices.Max(x.counts))
-	case x.kind == comm.AllToAllV:
-		op.Send, op.Recv = comm.Host(x.sendCounts(c.Rank())), comm.Host(x.recvCounts(c.Rank()))
-	case x.ragged() && x.device:
-		want = x.counts
-		all = int32s(tb, c, make([]int, c.Size())...)
-		op.Send = comm.OnDevice(int32s(tb, c, x.counts[c.Rank()]), all, slices.Max(x.counts))
-	case x.ragged():
-		op.Send = comm.Host(x.counts)
-	}
-	if err := c.Do(comm.Stream{}, op); err != nil {
-		return err
-	}
-	if err := c.Wait(tb.Context(), comm.Stream{}); err != nil {
-		return err
-	}
-	if want != nil {
-		require.Equal(tb, want, ints(tb, c, all), "%v: counts", x)
-	}
-	return nil
-}
-
-// try runs the trial on one rank and compares every byte of its memory. It returns the results, or Unavailable.
-func (x trial) try(tb testing.TB, c *comm.Comm) ([]tensor, error) {
-	memories := make([]memory, len(x.types))
-	parts := make([]comm.Part, len(x.types))
-	for p := range parts {
-		memories[p], parts[p] = x.prepare(tb, c, p)
-	}
-	if err := x.call(tb, c, parts); err != nil {
-		return nil, err
-	}
-	var results []tensor
-	for p, m := range memories {
-		got := download(tb, c, m.dst.view.Slice(m.lo, m.hi))
-		if i := mismatch(got, x.want(c.Rank(), p)); i >= 0 {
-			want := x.want(c.Rank(), p)
-			tb.Fatalf("%v: part %d, row %d, column %d: got %v, want %v", x, p, i/got.cols, i%got.cols, float(got, i), float(want, i))
-		}
-		results = append(results, got)
-		if !m.dst.whole.IsZero() && !(x.inPlace && x.kind == comm.Reduce) {
-			m.dst.requireMargin(tb, c, m.lo, m.hi)
-		}
-		if in := x.input(c.Rank(), p); !x.inPlace && x.kind != comm.Broadcast {
-			require.Equal(tb, -1, mismatch(download(tb, c, m.src.view.Slice(0, in.rows)), in), "%v: part %d: the source changed", x, p)
-		}
-	}
-	return results, nil
 }
