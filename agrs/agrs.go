@@ -42,15 +42,16 @@ func New(ctx context.Context, c *comm.Comm, cfg ep.Config) (*Exchange, error) {
 	if x.empty, err = comm.Alloc(c, core.Cfg.DType, 0, core.Cfg.Hidden); err != nil {
 		return nil, err
 	}
+	cfg, scales := core.Cfg, max(core.Cfg.NumScales(), 1)
 	for _, b := range core.Banks() {
 		x.banks = append(x.banks, &bank{Bank: b,
 			counts: make([]int32, c.Size()),
 			host:   make([]int, c.Size()),
-			ids:    b.Own(dtype.I32, core.Cfg.TopK),
-			q:      b.Own(core.Cfg.Wire, core.Cfg.Hidden),
-			qs:     b.Own(dtype.F32, max(core.Cfg.NumScales(), 1)),
-			wide:   b.Own(dtype.F32, core.Cfg.Hidden),
-			sums:   b.Own(dtype.F32, core.Cfg.Hidden),
+			ids:    b.Own(dtype.I32, cfg.TopK, cfg.MaxRecvRows),
+			q:      b.Own(cfg.Wire, cfg.Hidden, cfg.MaxTokensPerRank),
+			qs:     b.Own(dtype.F32, scales, cfg.MaxTokensPerRank),
+			wide:   b.Own(dtype.F32, cfg.Hidden, cfg.MaxRecvRows),
+			sums:   b.Own(dtype.F32, cfg.Hidden, cfg.MaxTokensPerRank),
 		})
 	}
 	return x, nil

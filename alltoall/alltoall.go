@@ -22,14 +22,14 @@ type Exchange struct {
 // bank is what alltoall keeps with a result.
 type bank struct {
 	*exchange.Bank
-	plan                       *routing.Plan
-	send, recv                 []int         // [size]: rows to and from each rank
-	back                       []int         // [size]: expert rows to return to each rank (RankInvariant)
-	home                       []int         // [size]: expert rows to come home from each rank (RankInvariant)
-	q, qs                      *exchange.Mem // this rank's rows and scales on an fp8 wire
-	rows, scales, locals, topW *exchange.Mem // packed by destination: [numCopies, .]
-	returned                   *exchange.Mem // DType [numCopies or numChoices, hidden]: what came back
-	terms                      terms
+	plan               *routing.Plan
+	send, recv         []int         // [size]: rows to and from each rank
+	back               []int         // [size]: expert rows to return to each rank (RankInvariant)
+	home               []int         // [size]: expert rows to come home from each rank (RankInvariant)
+	q, qs              *exchange.Mem // this rank's rows and scales on an fp8 wire
+	rows, scales, topW *exchange.Mem // packed by destination: [numCopies, .]
+	returned           *exchange.Mem // DType [numCopies or numChoices, hidden]: what came back
+	terms              terms
 }
 
 // New is collective. It returns an Invalid error on all ranks if a rank's cfg is wrong or differs from the others'.
@@ -39,17 +39,26 @@ func New(ctx context.Context, c *comm.Comm, cfg ep.Config) (*Exchange, error) {
 		return nil, err
 	}
 	x := &Exchange{Core: core, matrix: newMatrix(c.Size()), none: core.Table.NewPlan(c.Rank())}
-	size, topK, hidden, scales := c.Size(), core.Cfg.TopK, core.Cfg.Hidden, max(core.Cfg.NumScales(), 1)
 	for _, b := range core.Banks() {
-		x.banks = append(x.banks, &bank{Bank: b, plan: core.Table.NewPlan(c.Rank()),
-			send: make([]int, size), recv: make([]int, size), back: make([]int, size), home: make([]int, size),
-			q: b.Own(core.Cfg.Wire, hidden), qs: b.Own(dtype.F32, scales),
-			rows: b.Own(core.Cfg.Wire, hidden), scales: b.Own(dtype.F32, scales),
-			locals: b.Own(dtype.I32, topK), topW: b.Own(dtype.F32, topK),
-			returned: b.Own(core.Cfg.DType, hidden),
-		})
+		x.banks = append(x.banks, newBank(b, core, c))
 	}
 	return x, nil
+}
+
+func newBank(b *exchange.Bank, core *exchange.Core, c *comm.Comm) *bank {
+	cfg, size := core.Cfg, c.Size()
+	scales, tokens, copies := max(cfg.NumScales(), 1), cfg.MaxTokensPerRank, cfg.MaxCopies(size)
+	returned := copies
+	if cfg.RankInvariant {
+		returned = tokens * cfg.TopK
+	}
+	return &bank{Bank: b, plan: core.Table.NewPlan(c.Rank()),
+		send: make([]int, size), recv: make([]int, size), back: make([]int, size), home: make([]int, size),
+		q: b.Own(cfg.Wire, cfg.Hidden, tokens), qs: b.Own(dtype.F32, scales, tokens),
+		rows: b.Own(cfg.Wire, cfg.Hidden, copies), scales: b.Own(dtype.F32, scales, copies),
+		topW:     b.Own(dtype.F32, cfg.TopK, copies),
+		returned: b.Own(cfg.DType, cfg.Hidden, returned),
+	}
 }
 
 // Dispatch sends each row once to each rank that owns one of its experts; see [ep.Exchanger].

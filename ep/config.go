@@ -131,45 +131,53 @@ func (c Config) Fill(size int) (Config, error) {
 		return c, fmt.Errorf("exchange: the placement is for %d experts on %d ranks, the exchange for %d experts on %d ranks",
 			p.NumExperts, p.Size, c.NumExperts, size)
 	}
-	if slots := c.maxSlots(size); slots > 1<<31-1 {
+	if slots := c.MaxSlots(); slots > 1<<31-1 {
 		return c, fmt.Errorf("exchange: %d slots (MaxRecvRows %d x TopK %d, padded to %d) do not fit 32 bits; lower MaxTokensPerRank or MaxRecvRows",
 			slots, c.MaxRecvRows, c.TopK, c.Alignment)
 	}
 	return c, nil
 }
 
-// maxSlots bounds the slots of one rank's index, padding included.
-func (c Config) maxSlots(size int) int64 {
-	local := int64(c.Placement.NumPhysical()/size + 1)
-	return int64(c.MaxRecvRows)*int64(c.TopK) + local*int64(c.Alignment-1)
+// MaxSlots bounds the slots of one rank's index, padding included. c must have its defaults.
+func (c Config) MaxSlots() int64 {
+	numLocal := int64(c.Placement.NumLocal(0)) // no rank has more
+	return int64(c.MaxRecvRows)*int64(c.TopK) + numLocal*int64(c.Alignment-1)
 }
+
+// MaxCopies bounds the (token, rank) pairs that one rank sends: a token goes to each of size ranks, or to one a choice.
+func (c Config) MaxCopies(size int) int { return c.MaxTokensPerRank * min(size, c.TopK) }
 
 // Bytes returns the most memory that one rank's exchanger uses in a group of size ranks: symmetric is what other ranks
 // read or write (rows, scales and routing on their way), private is the rest (index, expanded rows, expert outputs). On
-// the CPU memory grows to the largest batch seen and is kept; this is the bound. c needs no defaults filled in; sizes are
-// those of the hungrier strategy.
+// the CPU memory grows to the largest batch seen and is kept; this is the bound, for either strategy. c needs no defaults
+// filled in.
 func (c Config) Bytes(size int) (symmetric, private int64) {
 	c = c.WithDefaults(size)
 	hidden, k, elem := int64(c.Hidden), int64(c.TopK), int64(c.DType.Size())
-	wireRow := hidden*int64(c.Wire.Size()) + int64(c.NumScales())*4 + k*8
-	recv, slots := int64(c.MaxRecvRows), c.maxSlots(size)
-	send := int64(size) * int64(c.MaxTokensPerRank) // a token to every rank
+	row := hidden*int64(c.Wire.Size()) + int64(max(c.NumScales(), 1))*4
+	tokens, recv := int64(c.MaxTokensPerRank), int64(c.MaxRecvRows)
+	send, slots := int64(c.MaxCopies(size)), c.MaxSlots()
 	back, returned := recv, send
 	if c.RankInvariant {
-		back, returned = recv*k, int64(c.MaxTokensPerRank)*k
+		back, returned = recv*k, tokens*k
 	}
-	wide := elem
-	if c.DType != dtype.F32 {
-		wide += 4 // agrs adds a bias in fp32
-	}
-	symmetric = (send+recv)*wireRow + back*hidden*wide + returned*hidden*elem + int64(size)*int64(size+2)*4
+	symmetric = (send+recv)*(row+8*k) + tokens*row // out and in, and what is quantised before it is packed
+	symmetric += (back + returned) * hidden * elem
+	symmetric += (recv + tokens) * hidden * 4 // partial sums in fp32, where a bias follows
+	symmetric += int64(size) * int64(size+2) * 4
+
 	output := slots
 	if c.Output == PartialRows {
 		output = recv
 	}
-	private = output*hidden*elem + slots*12 + recv*k*8 + send*(k+3)*4 + int64(c.MaxTokensPerRank)*k*20
+	private = output * hidden * elem
 	if c.Layout == Expanded {
-		private += slots * (hidden*int64(c.Wire.Size()) + int64(c.NumScales())*4)
+		private += slots * row
 	}
+	index := slots*12 + recv*k*8 + tokens*k*8 + send*(k+2)*4
+	if c.RankInvariant {
+		index += tokens*k*16 + recv*k*4
+	}
+	private += 2 * index // lists grow by more than they need
 	return symmetric * int64(c.Banks), private * int64(c.Banks)
 }

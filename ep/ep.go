@@ -59,6 +59,7 @@ type Stats struct {
 	NumSlots       int64   // (received row, local expert) pairs, without padding
 	DroppedIDs     int64   // ids of this rank's tokens outside [0, NumExperts)
 	DroppedCopies  int64   // (token, rank) pairs of this rank that did not fit MaxRecvRows
+	HeldBytes      int64   // memory for rows, after the last Dispatch: grows with the largest batch, bounded by Config.Bytes
 	ExpertTokens   []int64 // [numLocalExperts]: slots of each expert, without padding
 }
 

@@ -120,5 +120,5 @@ func ExampleConfig_Bytes() {
 	c := Config{NumExperts: 128, TopK: 8, Hidden: 2048, MaxTokensPerRank: 256, DType: dtype.BF16}
 	symmetric, private := c.Bytes(8)
 	fmt.Printf("at most %d MiB that other ranks read, %d MiB private\n", symmetric>>20, private>>20)
-	// Output: at most 48 MiB that other ranks read, 64 MiB private
+	// Output: at most 51 MiB that other ranks read, 64 MiB private
 }

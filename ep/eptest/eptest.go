@@ -62,6 +62,12 @@ func steps(t *testing.T, create New, ranks int, cfg ep.Config, o options, all ..
 				return err
 			}
 		}
+		if m, ok := x.(ep.Meter); ok {
+			symmetric, private := cfg.Bytes(ranks)
+			if held := m.Stats().HeldBytes; held > symmetric+private {
+				return fmt.Errorf("rank %d holds %d bytes, bound %d + %d: %+v", c.Rank(), held, symmetric, private, cfg)
+			}
+		}
 		return x.Close(ctx)
 	})
 	require.NoError(t, err)

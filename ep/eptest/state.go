@@ -42,6 +42,11 @@ func testCounters(t *testing.T, create New) {
 			want.ExpertTokens = append(want.ExpertTokens, int64(len(slots)))
 			want.NumSlots += int64(len(slots))
 		}
+		want.HeldBytes = got.HeldBytes
+		symmetric, private := cfg.Bytes(ranks)
+		if got.HeldBytes <= 0 || got.HeldBytes > symmetric+private {
+			return fmt.Errorf("rank %d holds %d bytes, bound %d + %d", me, got.HeldBytes, symmetric, private)
+		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			return fmt.Errorf("rank %d: %+v, want %+v", me, got, want)
 		}

@@ -35,23 +35,31 @@ type state struct {
 func newBank(x *Core) *Bank {
 	cfg := x.Cfg
 	scales := max(cfg.NumScales(), 1)
+	recv, slots := cfg.MaxRecvRows, int(cfg.MaxSlots())
+	back, output := recv, slots
+	if cfg.RankInvariant {
+		back = recv * cfg.TopK
+	}
+	if cfg.Output == ep.PartialRows {
+		output = recv
+	}
 	b := &Bank{core: x,
-		X:         Mem{t: cfg.Wire, cols: cfg.Hidden},
-		Scales:    Mem{t: dtype.F32, cols: scales},
-		Locals:    Mem{t: dtype.I32, cols: cfg.TopK},
-		Weights:   Mem{t: dtype.F32, cols: cfg.TopK},
-		Out:       Mem{t: cfg.DType, cols: cfg.Hidden},
-		expX:      Mem{t: cfg.Wire, cols: cfg.Hidden},
-		expScales: Mem{t: dtype.F32, cols: scales},
-		y:         Mem{t: cfg.DType, cols: cfg.Hidden},
+		X:         Mem{t: cfg.Wire, cols: cfg.Hidden, most: recv},
+		Scales:    Mem{t: dtype.F32, cols: scales, most: recv},
+		Locals:    Mem{t: dtype.I32, cols: cfg.TopK, most: recv},
+		Weights:   Mem{t: dtype.F32, cols: cfg.TopK, most: recv},
+		Out:       Mem{t: cfg.DType, cols: cfg.Hidden, most: back},
+		expX:      Mem{t: cfg.Wire, cols: cfg.Hidden, most: slots},
+		expScales: Mem{t: dtype.F32, cols: scales, most: slots},
+		y:         Mem{t: cfg.DType, cols: cfg.Hidden, most: output},
 	}
 	b.memory = []*Mem{&b.X, &b.Scales, &b.Locals, &b.Weights, &b.Out, &b.expX, &b.expScales, &b.y}
 	return b
 }
 
-// Own adds the strategy's memory to the bank's, to be poisoned and freed with it.
-func (b *Bank) Own(t dtype.DType, cols int) *Mem {
-	m := &Mem{t: t, cols: cols}
+// Own adds the strategy's memory of at most so many rows to the bank's, to be poisoned and freed with it.
+func (b *Bank) Own(t dtype.DType, cols, most int) *Mem {
+	m := &Mem{t: t, cols: cols, most: most}
 	b.memory = append(b.memory, m)
 	return m
 }
@@ -142,6 +150,12 @@ func (x *Core) Count(b *Bank, tokens, copies, crossCopies, droppedIDs, droppedCo
 	x.stats.DroppedIDs += int64(droppedIDs)
 	x.stats.DroppedCopies += int64(droppedCopies)
 	x.stats.NumSlots += int64(b.Index.NumTrue)
+	x.stats.HeldBytes = 0
+	for _, bank := range x.banks {
+		for _, m := range bank.memory {
+			x.stats.HeldBytes += m.buf.SizeBytes()
+		}
+	}
 	for e := range x.stats.ExpertTokens {
 		x.stats.ExpertTokens[e] += int64(b.Index.Counts[e])
 	}

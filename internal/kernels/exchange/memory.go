@@ -14,15 +14,17 @@ var Poison atomic.Bool
 type Mem struct {
 	t    dtype.DType
 	cols int
+	most int // rows that can ever be asked for
 	buf  comm.Buffer
 }
 
-// Rows returns [n, cols] of the memory, with undefined content; it grows by a quarter more than asked.
+// Rows returns [n, cols] of the memory, with undefined content. It grows by a quarter more than asked, but not beyond
+// what can be asked.
 func (m *Mem) Rows(c *comm.Comm, n int) (comm.Buffer, error) {
 	if m.buf.IsZero() || m.buf.Rows() < n {
 		most := n
 		if !m.buf.IsZero() {
-			most += n / 4
+			most = max(n, min(n+n/4, m.most))
 		}
 		if err := m.free(c); err != nil {
 			return comm.Buffer{}, err
