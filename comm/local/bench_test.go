@@ -67,6 +67,10 @@ func collective(c *comm.Comm, kind comm.OpKind, bytes int) func() error {
 	other := comm.Of(make([]float32, rows*cols), cols)
 	own := comm.Of(make([]float32, rows*cols/c.Size()), cols)
 	switch kind {
+	case comm.Barrier:
+		return func() error { return c.Barrier(comm.Stream{}) }
+	case comm.AllToAllV:
+		return func() error { return c.AllToAllV(comm.Stream{}, n, n, comm.Part{Dst: other, Src: whole}) }
 	case comm.AllReduce:
 		return func() error { return c.AllReduce(comm.Stream{}, other, whole, comm.Sum) }
 	case comm.AllGatherV:

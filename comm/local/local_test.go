@@ -2,47 +2,214 @@ package local
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/comm/commtest"
+	"github.com/weftgo/weft/internal/race"
 )
 
-func TestSmoke(t *testing.T) {
-	w, err := Open(Config{Ranks: 4, Timeout: time.Second})
+func TestOpen(t *testing.T) {
+	w, err := Open(Config{})
 	require.NoError(t, err)
-	require.NoError(t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		x := []float32{1, float32(c.Rank())}
-		y := make([]float32, 2)
-		require.NoError(t, c.AllReduce(comm.Stream{}, comm.Of(y, 2), comm.Of(x, 2), comm.Sum))
-		require.Equal(t, []float32{4, 6}, y)
-		own, all := []int32{int32(c.Rank())}, make([]int32, 4)
-		src := make([]float32, c.Rank()*3)
-		for i := range src {
-			src[i] = float32(c.Rank())
-		}
-		dst := make([]float32, 12*3)
-		require.NoError(t, c.AllGatherV(comm.Stream{}, comm.OnDevice(comm.Of(own, 1), comm.Of(all, 4), 3), comm.Part{Dst: comm.Of(dst, 3), Src: comm.Of(src, 3)}))
-		require.Equal(t, []int32{0, 1, 2, 3}, all)
-		require.Equal(t, float32(3), dst[17])
-		sub, err := c.Split(ctx, c.Rank()%2, 0)
-		require.NoError(t, err)
-		require.Equal(t, c.Rank()/2, sub.Rank())
-		return sub.Barrier(comm.Stream{})
-	}))
+	require.Equal(t, 1, w.Size())
+	for _, cfg := range []Config{{Ranks: 65}, {Ranks: -1}, {Timeout: -time.Second}} {
+		_, err := Open(cfg)
+		require.ErrorIs(t, err, comm.Invalid)
+	}
 }
 
-func TestTimeout(t *testing.T) {
-	w, err := Open(Config{Ranks: 2, Timeout: 50 * time.Millisecond})
-	require.NoError(t, err)
-	err = w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		if c.Rank() == 1 {
-			<-ctx.Done()
-			return nil
+// In a bubble of fake time the deadline costs nothing, and the waits must be parked for the clock to move.
+func TestDeadlineInFakeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := openTimeout(t, 8, 10*time.Minute)
+		begin := time.Now()
+		errs := make([]error, 8)
+		_ = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
+			for range 3 { // waits that end well leave the timer as it is
+				time.Sleep(time.Duration(c.Rank()) * time.Minute)
+				if err := c.Barrier(comm.Stream{}); err != nil {
+					return err
+				}
+			}
+			if c.Rank() == 2 || c.Rank() == 5 {
+				<-w.Done()
+				return nil
+			}
+			errs[c.Rank()] = c.Barrier(comm.Stream{})
+			return errs[c.Rank()]
+		})
+		require.Equal(t, 3*7*time.Minute+10*time.Minute, time.Since(begin))
+		for rank, err := range errs {
+			if rank == 2 || rank == 5 {
+				continue
+			}
+			require.ErrorIs(t, err, comm.Timeout)
+			require.EqualError(t, err, fmt.Sprintf("barrier #4: rank %d: timeout (rank 2): waited 10m0s (of 10m0s) for ranks 2, 5 in barrier #4", rank))
 		}
-		return c.Barrier(comm.Stream{})
 	})
-	require.ErrorIs(t, err, comm.Timeout)
+}
+
+// A rank that is slow to enter a call must not be blamed when all came in time.
+func TestWaitIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := openTimeout(t, 3, time.Minute)
+		commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
+			time.Sleep(time.Duration(c.Rank()) * time.Second)
+			require.NoError(tb, c.Barrier(comm.Stream{}))
+			st := c.Stats()[comm.Barrier]
+			require.Equal(tb, time.Duration(2-c.Rank())*time.Second, st.Wait)
+			require.Equal(tb, st.Wait, st.Time)
+		})
+	})
+}
+
+// A rank that closes leaves nobody waiting for it, in a collective or for a message.
+func TestCloseTellsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := openTimeout(t, 3, time.Minute)
+		begin := time.Now()
+		commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
+			sub, err := c.Split(ctx, 0, 0)
+			require.NoError(tb, err)
+			switch c.Rank() {
+			case 0:
+				err = sub.Barrier(comm.Stream{})
+			case 1:
+				err = sub.Recv(comm.Stream{}, comm.Of(make([]float32, 2), 2), 2)
+			case 2:
+				time.Sleep(time.Second)
+				require.NoError(tb, sub.Close(ctx))
+				require.NoError(tb, sub.Close(ctx), "twice")
+				err = sub.Barrier(comm.Stream{})
+			}
+			require.ErrorIs(tb, err, comm.Invalid)
+			require.ErrorContains(tb, err, "closed")
+			if c.Rank() == 1 { // a message that was never begun
+				err = sub.Send(comm.Stream{}, comm.Of(make([]float32, 2), 2), 2)
+				require.ErrorContains(tb, err, "rank 2 closed")
+			}
+			require.NoError(tb, c.Barrier(comm.Stream{}), "the world is unharmed")
+		})
+		require.Equal(t, time.Second, time.Since(begin))
+		require.NoError(t, w.Err())
+	})
+}
+
+// A Split that its caller gives up may be tried again: the rank left the meeting and can come back.
+func TestSplitCancelledAndTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := openTimeout(t, 2, time.Minute)
+		commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
+			if c.Rank() == 0 {
+				short, cancel := context.WithCancelCause(ctx)
+				time.AfterFunc(time.Second, func() { cancel(errors.New("changed my mind")) })
+				_, err := c.Split(short, 0, 0)
+				require.ErrorIs(tb, err, comm.Aborted)
+				require.ErrorContains(tb, err, "changed my mind")
+			} else {
+				time.Sleep(2 * time.Second)
+			}
+			sub, err := c.Split(ctx, 0, 0)
+			require.NoError(tb, err)
+			require.Equal(tb, 2, sub.Size())
+			require.NoError(tb, sub.Barrier(comm.Stream{}))
+		})
+	})
+}
+
+// While all ranks are in a call, an abort from outside does not tear it: it ends well on all ranks or on none.
+func TestAbortDoesNotTearACall(t *testing.T) {
+	for i := range 50 {
+		w := openTimeout(t, 4, time.Minute)
+		var calls [4]int
+		_ = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
+			if c.Rank() == 0 {
+				time.AfterFunc(time.Duration(i)*20*time.Microsecond, func() { w.Abort(errors.New("now")) })
+			}
+			src, dst := make([]int32, 1<<14), make([]int32, 1<<14)
+			for {
+				for j := range src { // ours again whenever a call has returned: the race detector watches
+					src[j] = int32(calls[c.Rank()])
+				}
+				clear(dst)
+				if err := c.AllReduce(comm.Stream{}, comm.Of(dst, 128), comm.Of(src, 128), comm.Sum); err != nil {
+					clear(src)
+					clear(dst)
+					return err
+				}
+				for _, v := range dst {
+					if v != int32(4*calls[c.Rank()]) {
+						return fmt.Errorf("got %d in call %d", v, calls[c.Rank()])
+					}
+				}
+				calls[c.Rank()]++
+			}
+		})
+		require.EqualError(t, w.Err(), "now")
+		require.Equal(t, [4]int{calls[0], calls[0], calls[0], calls[0]}, calls)
+	}
+}
+
+// A panic in the work of one rank must not leave the others waiting for it.
+func TestPanicInTheWork(t *testing.T) {
+	for _, rows := range []int{1, 1 << 12} { // done whole, and shared
+		m := newMeeting([]int{0, 1}, time.Minute, &life{dead: make(chan struct{})})
+		errs := make(chan error, 2)
+		for pos := range 2 {
+			go func() {
+				x := comm.Of(make([]float32, rows*16), 16)
+				call := &m.seats[pos].calls[0]
+				// A driver bug: an operation that was not validated.
+				bad := comm.Of(make([]float32, 16*(pos+rows-1)), 16)
+				op := &comm.Op{Kind: comm.AllReduce, Parts: []comm.Part{{Dst: bad, Src: x}}}
+				if err := call.publish(op); err != nil {
+					panic(err)
+				}
+				errs <- m.run(nil, pos, call, &op.Stats)
+			}()
+		}
+		for range 2 {
+			err := <-errs
+			require.ErrorIs(t, err, comm.Internal)
+			require.ErrorContains(t, err, "panic")
+		}
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes sync.Pool forget at random")
+	}
+	const ranks, runs = 4, 200
+	w := open(t, ranks)
+	for name, bytes := range map[string]int{"small": 2 << 10, "large": 256 << 10} {
+		for _, kind := range []comm.OpKind{comm.AllReduce, comm.AllGatherV, comm.ReduceScatterV, comm.Barrier, comm.AllToAllV} {
+			commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
+				fn := collective(c, kind, bytes)
+				for range 10 { // pools, timers
+					require.NoError(tb, fn())
+				}
+				if c.Rank() != 0 {
+					for range runs + 1 {
+						require.NoError(tb, fn())
+					}
+					return
+				}
+				// The count is of the whole process: all ranks are in it.
+				n := testing.AllocsPerRun(runs, func() {
+					if err := fn(); err != nil {
+						panic(err)
+					}
+				})
+				require.Less(tb, n, 1.0, "%v %s", kind, name)
+			})
+		}
+	}
 }

@@ -1,0 +1,78 @@
+package weft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/comm/commtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestOpen(t *testing.T) {
+	for _, cfg := range []Config{{}, {Ranks: 1, Devices: "cpu"}, {Ranks: 3, Driver: "local", Timeout: time.Second}} {
+		w, err := Open(t.Context(), cfg)
+		require.NoError(t, err)
+		require.Equal(t, max(1, cfg.Ranks), w.Size())
+		commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
+			require.NoError(tb, c.Barrier(comm.Stream{}))
+		})
+		require.NoError(t, w.Close(t.Context()))
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for _, x := range []struct {
+		cfg  Config
+		code comm.Code
+		text string
+	}{
+		{Config{Ranks: 8, Devices: "cuda:0x8"}, comm.Unavailable, `no GPU driver yet; it has driver "local" for devices "cpu"`},
+		{Config{Driver: "nccl"}, comm.Unavailable, `driver "nccl"`},
+		{Config{Devices: "tpu"}, comm.Invalid, `devices "tpu": use "cpu"`},
+		{Config{Devices: "cpu:3"}, comm.Invalid, "the CPU is one device"},
+		{Config{Driver: "smoke"}, comm.Invalid, `driver "smoke"`},
+		{Config{Ranks: 65}, comm.Invalid, "65 ranks"},
+		{Config{Timeout: -1}, comm.Invalid, "negative"},
+	} {
+		_, err := Open(t.Context(), x.cfg)
+		require.ErrorIs(t, err, x.code, "%+v", x.cfg)
+		require.ErrorContains(t, err, x.text)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("too late"))
+	_, err := Open(ctx, Config{})
+	require.ErrorIs(t, err, comm.Aborted)
+	require.ErrorContains(t, err, "too late")
+}
+
+// Four ranks add their vectors; each gets the sum.
+func ExampleOpen() {
+	ctx := context.Background()
+	world, err := Open(ctx, Config{Ranks: 4})
+	if err != nil {
+		panic(err)
+	}
+	defer world.Close(ctx)
+	err = world.Run(ctx, func(ctx context.Context, c *comm.Comm) error {
+		x := []float32{1, float32(c.Rank())}
+		if err := c.AllReduce(comm.Stream{}, comm.Of(x, 2), comm.Of(x, 2), comm.Sum); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			fmt.Println(x)
+		}
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	// Output: [4 6]
+}
