@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/examples/internal/batch"
+)
+
+// A rank that fails in any way ends every request with an error that names it, and later ones are refused with the same.
+func TestRankFailureEndsAllRequests(t *testing.T) {
+	stalled := make(chan struct{})
+	for name, tt := range map[string]struct {
+		before func(*batch.Batch) error
+		text   string
+	}{
+		"panics": {func(*batch.Batch) error { panic("kernel fell over") }, "kernel fell over"},
+		"errors": {func(*batch.Batch) error { return errors.New("out of memory") }, "out of memory"},
+		"stalls": {func(*batch.Batch) error { <-stalled; return errors.New("too late") }, "timeout"},
+	} {
+		for _, l := range []layout{{"tp2", 2, 1}, {"dp2tp2", 2, 2}, {"dp8", 1, 8}} {
+			for _, rank := range []int{0, l.tp*l.dp - 1} {
+				t.Run(fmt.Sprintf("%s/%s/rank%d", name, l.name, rank), func(t *testing.T) {
+					steps := 0
+					r := start(t, config(l), 200*time.Millisecond, func(i int, m *rankModel) {
+						if i == rank {
+							m.before = func(b *batch.Batch) error {
+								if steps++; steps == 3 {
+									return tt.before(b)
+								}
+								return nil
+							}
+						}
+					})
+					begun := time.Now()
+					var hs []*Handle
+					for i := range 12 {
+						h, err := r.Submit(t.Context(), Request{IDs: prompt(i, 20), MaxTokens: 30, IgnoreEOS: true})
+						if err != nil { // it has died already
+							require.ErrorIs(t, err, ErrDead)
+							break
+						}
+						hs = append(hs, h)
+					}
+					for _, h := range hs {
+						out, err := h.Wait(t.Context())
+						require.ErrorIs(t, err, ErrDead)
+						require.ErrorContains(t, err, fmt.Sprintf("rank %d", rank))
+						require.ErrorContains(t, err, tt.text)
+						require.Equal(t, FinishError, out.Reason)
+					}
+					require.Less(t, time.Since(begun), 5*time.Second)
+					_, err := r.Submit(t.Context(), Request{IDs: prompt(1, 2), MaxTokens: 1})
+					require.ErrorIs(t, err, ErrDead)
+					require.ErrorContains(t, err, fmt.Sprintf("rank %d", rank))
+					require.ErrorIs(t, r.Close(t.Context()), ErrDead)
+					require.Zero(t, r.Stats().Total().KVUsed)
+					if name == "stalls" {
+						stalled <- struct{}{}
+					}
+					<-r.Done()
+				})
+			}
+		}
+	}
+}
+
+// With no collective that could time out, the step timeout names the rank.
+func TestStepTimeout(t *testing.T) {
+	for _, l := range []layout{{"tp1", 1, 1}, {"tp2", 2, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			stalled := make(chan struct{})
+			last := l.tp*l.dp - 1
+			cfg := config(l)
+			cfg.StepTimeout = 10 * time.Second
+			r := start(t, cfg, time.Hour, func(rank int, m *rankModel) {
+				m.before = func(*batch.Batch) error {
+					if rank == last {
+						<-stalled
+					}
+					return nil
+				}
+			})
+			begun := time.Now()
+			h, err := r.Submit(t.Context(), Request{IDs: prompt(1, 20), MaxTokens: 3})
+			require.NoError(t, err)
+			_, err = h.Wait(t.Context())
+			require.ErrorIs(t, err, ErrDead)
+			require.ErrorIs(t, err, comm.Timeout)
+			require.ErrorContains(t, err, fmt.Sprintf("rank %d in forward for", last))
+			require.LessOrEqual(t, time.Since(begun), 13*time.Second)
+			close(stalled)
+			<-r.Done()
+		})
+	}
+}
+
+func TestWorldAbortedFromOutsideWhileAsleep(t *testing.T) {
+	r := start(t, config(layouts[2]), time.Minute)
+	r.world.Abort(errors.New("the node is going down"))
+	<-r.Done()
+	_, err := r.Submit(t.Context(), Request{IDs: prompt(1, 2), MaxTokens: 1})
+	require.ErrorIs(t, err, ErrDead)
+	require.ErrorContains(t, err, "the node is going down")
+}
+
+func TestWrongNumberOfLogits(t *testing.T) {
+	r := start(t, config(layouts[0]), time.Second, func(_ int, m *rankModel) {
+		m.before = func(b *batch.Batch) error { b.Seqs[0].NumLogits = 0; return nil }
+	})
+	r.models[0].after = nil
+	h, err := r.Submit(t.Context(), Request{IDs: prompt(1, 2), MaxTokens: 1})
+	require.NoError(t, err)
+	_, err = h.Wait(t.Context())
+	require.Error(t, err)
+	<-r.Done()
+}
+
+func TestCloseDrains(t *testing.T) {
+	cfg := config(layouts[3])
+	r := start(t, cfg, 10*time.Second)
+	req := Request{IDs: prompt(1, 30), MaxTokens: 20, IgnoreEOS: true}
+	var hs []*Handle
+	for range 12 {
+		h, err := r.Submit(t.Context(), req)
+		require.NoError(t, err)
+		hs = append(hs, h)
+	}
+	r.close(t)
+	ids, _ := want(&req, &cfg)
+	for _, h := range hs {
+		out, err := h.Wait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, ids, out.IDs)
+	}
+	require.NoError(t, r.Close(t.Context()), "again")
+}
+
+func TestCloseGivesUp(t *testing.T) {
+	in := make(chan struct{})
+	stalled := make(chan struct{})
+	r := start(t, config(layouts[3]), time.Minute, func(rank int, m *rankModel) {
+		m.before = func(*batch.Batch) error {
+			if rank == 2 {
+				close(in)
+				<-stalled
+			}
+			return nil
+		}
+	})
+	h, err := r.Submit(t.Context(), Request{IDs: prompt(1, 30), MaxTokens: 20})
+	require.NoError(t, err)
+	<-in
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, r.Close(ctx), ErrClosed)
+	_, err = h.Wait(t.Context())
+	require.ErrorIs(t, err, ErrClosed)
+	require.Error(t, r.world.Err())
+	close(stalled)
+	<-r.Done()
+}
