@@ -31,10 +31,18 @@ func (p *Partials) Sum(dst, y comm.Buffer, index *routing.Index, topK int, round
 func (p *Partials) rows(lo, hi int) {
 	var buf [block]float32
 	hidden := p.dst.Cols()
+	inPlace := p.dst.DType() == dtype.F32 // sum where the result goes
 	for i := lo; i < hi; i++ {
 		slots := p.index.Slot[i*p.topK : (i+1)*p.topK]
+		if !used(slots) {
+			clear(p.dst.RowBytes(i))
+			continue
+		}
 		for c := 0; c < hidden; c += block {
 			acc := buf[:min(block, hidden-c)]
+			if inPlace {
+				acc = comm.Row[float32](p.dst, i)[c : c+len(acc)]
+			}
 			clear(acc)
 			for _, s := range slots {
 				if s >= 0 {
@@ -44,7 +52,9 @@ func (p *Partials) rows(lo, hi int) {
 			if p.dst.DType() != p.rounded {
 				round(acc, p.rounded)
 			}
-			store(p.dst, i, c, acc)
+			if !inPlace {
+				store(p.dst, i, c, acc)
+			}
 		}
 	}
 }
