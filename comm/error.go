@@ -11,7 +11,7 @@ type Code uint8
 
 // The codes.
 const (
-	Internal    Code = iota // a broken invariant of weft or of a library below it
+	Internal    Code = iota // a broken invariant of weft or of a library below it; in World.Run, a function that failed
 	Invalid                 // the call is wrong: shapes, types, counts, ranks that disagree
 	Unavailable             // this driver, device or library version cannot do it
 	Timeout                 // a rank did not come within the world's timeout; the world is dead
