@@ -78,27 +78,15 @@ func strategyOf(name string) (string, error) {
 //   - one rank: agrs (there is nobody to send to);
 //   - what agrs refuses (RankInvariant, MaxRecvRows below size x MaxTokensPerRank): alltoall;
 //   - else alltoall if a token is expected to visit at most three quarters of the ranks, which pays for its extra collective
-//     that exchanges counts; agrs if it visits more. Visits are P(1 - C(E-E/P, k)/C(E, k)), for k distinct experts
-//     drawn evenly from E on P ranks.
+//     that exchanges counts; agrs if it visits more. Visits are [routing.Placement.ExpectedCopies].
 func ChooseExchanger(size int, cfg ep.Config) string {
 	switch {
 	case size <= 1 && !cfg.RankInvariant:
 		return "agrs"
 	case cfg.RankInvariant || cfg.MaxRecvRows > 0 && cfg.MaxRecvRows < size*cfg.MaxTokensPerRank:
 		return "alltoall"
-	case 4*Visits(size, cfg.NumExperts, cfg.TopK) <= 3*float64(size):
+	case 4*cfg.WithDefaults(size).Placement.ExpectedCopies(cfg.TopK) <= 3*float64(size):
 		return "alltoall"
 	}
 	return "agrs"
-}
-
-// Visits returns how many of size ranks a token is expected to visit when its topK distinct experts are drawn evenly from
-// numExperts, spread evenly: P(1 - C(E-E/P, k)/C(E, k)).
-func Visits(size, numExperts, topK int) float64 {
-	perRank := float64(numExperts) / float64(size)
-	miss := 1.0
-	for i := range topK {
-		miss *= max(0, float64(numExperts)-perRank-float64(i)) / max(1, float64(numExperts-i))
-	}
-	return float64(size) * (1 - miss)
 }

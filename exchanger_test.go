@@ -68,18 +68,6 @@ func TestChooseExchanger(t *testing.T) {
 	}
 }
 
-func TestVisits(t *testing.T) {
-	require.InDelta(t, 1, weft.Visits(1, 64, 8), 1e-12)
-	require.InDelta(t, 1, weft.Visits(8, 64, 1), 1e-12)
-	require.InDelta(t, 8, weft.Visits(8, 8, 8), 1e-12)
-	// 8 (1 - C(112, 8)/C(128, 8)) by the falling factorials.
-	miss := 1.0
-	for i := range 8 {
-		miss *= float64(112-i) / float64(128-i)
-	}
-	require.InDelta(t, 8*(1-miss), weft.Visits(8, 128, 8), 1e-12)
-}
-
 // On even random routing alltoall sends near the expected number of copies, and agrs one to every rank.
 func TestCopiesPerToken(t *testing.T) {
 	const ranks, tokens = 8, 500
@@ -115,7 +103,7 @@ func TestCopiesPerToken(t *testing.T) {
 			require.Equal(t, 7.0, crossing)
 			continue
 		}
-		require.InEpsilon(t, weft.Visits(ranks, cfg.NumExperts, cfg.TopK), perToken, 0.02)
+		require.InEpsilon(t, cfg.WithDefaults(ranks).Placement.ExpectedCopies(cfg.TopK), perToken, 0.02)
 		require.InEpsilon(t, perToken*(ranks-1)/ranks, crossing, 0.02)
 	}
 }

@@ -15,9 +15,9 @@ type terms struct {
 }
 
 // prepareReturn decides what comes back and in which order, from this dispatch's plan and index alone.
-func (x *Exchange) prepareReturn(b *bank, batch exchange.Batch) error {
+func (x *Exchange) prepareReturn(b *bank, batch exchange.Batch) {
 	if !x.Cfg.RankInvariant {
-		return nil
+		return
 	}
 	t := &b.terms
 	topK := x.Cfg.TopK
@@ -34,7 +34,6 @@ func (x *Exchange) prepareReturn(b *bank, batch exchange.Batch) error {
 		b.back[src] = len(t.pack) - before
 	}
 	t.returned(b, batch, topK)
-	return nil
 }
 
 // returned numbers the expert rows that come home: by destination, token and k, as the destinations pack them.

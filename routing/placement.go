@@ -127,3 +127,18 @@ func (p Placement) Place(token, expert int) (rank, local int) {
 // TokenNumber is the number of the token at a row of a source rank, as [Placement.Place] takes it. Neighbouring ranks start
 // at different replicas, so that one token per rank (decoding) spreads over them too.
 func TokenNumber(rank, row int) int { return rank + row }
+
+// ExpectedCopies returns how many ranks a token is expected to visit when its topK distinct experts are drawn evenly, for
+// placements without replicas: the sum over ranks of 1 - C(E-n, k)/C(E, k), where n is the rank's experts. That is
+// P(1 - C(E-E/P, k)/C(E, k)) when E divides by P.
+func (p Placement) ExpectedCopies(topK int) float64 {
+	visits := 0.0
+	for r := range p.Size {
+		miss := 1.0
+		for i := range min(topK, p.NumExperts) {
+			miss *= float64(max(0, p.NumExperts-p.NumLocal(r)-i)) / float64(p.NumExperts-i)
+		}
+		visits += 1 - miss
+	}
+	return visits
+}

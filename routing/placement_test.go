@@ -2,6 +2,7 @@ package routing
 
 import (
 	"fmt"
+	"math/bits"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -138,6 +139,32 @@ func TestPlacementErrors(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 	require.Panics(t, func() { Placement{NumExperts: 2, Size: 1, Physical: []int32{0}}.Owner(1) })
+}
+
+// The formula equals the mean over all sets of experts, counted one by one.
+func TestExpectedCopies(t *testing.T) {
+	for _, p := range []Placement{{NumExperts: 6, Size: 3}, {NumExperts: 7, Size: 3}, {NumExperts: 7, Size: 4, RoundRobin: true},
+		{NumExperts: 3, Size: 5}, {NumExperts: 5, Size: 1}} {
+		for topK := 1; topK <= p.NumExperts; topK++ {
+			sets, visits := 0, 0
+			for set := range 1 << p.NumExperts {
+				if bits.OnesCount(uint(set)) != topK {
+					continue
+				}
+				sets++
+				ranks := map[int]bool{}
+				for e := range p.NumExperts {
+					if set>>e&1 == 1 {
+						r, _ := dealtPlace(p, 0, e)
+						ranks[r] = true
+					}
+				}
+				visits += len(ranks)
+			}
+			require.InDelta(t, float64(visits)/float64(sets), p.ExpectedCopies(topK), 1e-12, "%+v top %d", p, topK)
+		}
+		require.Equal(t, p.ExpectedCopies(p.NumExperts), p.ExpectedCopies(p.NumExperts+3))
+	}
 }
 
 func ExamplePlacement() {

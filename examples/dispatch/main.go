@@ -16,7 +16,6 @@ import (
 
 	"github.com/weftgo/weft"
 	"github.com/weftgo/weft/comm"
-	"github.com/weftgo/weft/comm/local"
 	"github.com/weftgo/weft/ep"
 )
 
@@ -93,7 +92,7 @@ func layer(ctx context.Context, ex ep.Exchanger, rank int, out []float32, t toke
 
 // run opens the ranks, sends one batch through the layer and prints what each rank did.
 func run(ctx context.Context, w io.Writer, s settings) error {
-	world, err := local.Open(local.Config{Ranks: s.ranks})
+	world, err := weft.Open(ctx, weft.Config{Ranks: s.ranks})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/weftgo/weft"
 	"github.com/weftgo/weft/comm"
-	"github.com/weftgo/weft/comm/local"
 	"github.com/weftgo/weft/ep"
 )
 
@@ -20,7 +19,7 @@ func TestLayerIsPlainArithmetic(t *testing.T) {
 	for _, name := range []string{"agrs", "alltoall"} {
 		for _, ranks := range []int{1, 3, 8} {
 			s := settings{ranks: ranks, tokens: 7, hidden: 5, experts: 10, topK: 4}
-			w, err := local.Open(local.Config{Ranks: ranks})
+			w, err := weft.Open(context.Background(), weft.Config{Ranks: ranks})
 			require.NoError(t, err)
 			require.NoError(t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 				ex, err := weft.NewExchanger(ctx, c, name, ep.Config{NumExperts: s.experts, TopK: s.topK, Hidden: s.hidden,
@@ -58,5 +57,5 @@ func TestRunPrintsEveryRank(t *testing.T) {
 	require.Equal(t, 3, strings.Count(out.String(), "\n"))
 	require.Contains(t, out.String(), "rank 2 (alltoall): 4 tokens, 2.00 copies a token, 0 rows for its 0 experts")
 	require.ErrorIs(t, run(context.Background(), &out, settings{ranks: 2, exchanger: "none such"}), comm.Invalid)
-	require.ErrorIs(t, run(context.Background(), &out, settings{ranks: 0}), comm.Invalid)
+	require.ErrorIs(t, run(context.Background(), &out, settings{ranks: -1}), comm.Invalid)
 }
