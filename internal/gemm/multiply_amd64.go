@@ -1,0 +1,66 @@
+package gemm
+
+import (
+	"unsafe"
+
+	"github.com/weftgo/weft/internal/simd"
+)
+
+// multiply runs the kernel of the level in use. The slices were checked by the caller: every row and panel that the
+// assembly touches lies inside them.
+func (v *view) multiply() {
+	level := simd.Current()
+	if level == simd.Go {
+		v.multiplyGo()
+		return
+	}
+	v.report()
+	if v.rows != nil {
+		v.multiplyGathered(level)
+		return
+	}
+	if v.m == 0 || v.n == 0 {
+		return
+	}
+	c := unsafe.SliceData(v.c)
+	var a, b *float32
+	if v.k > 0 {
+		a, b = &v.a[v.k0], &v.panels[0]
+	}
+	if level == simd.AVX512 {
+		stridedAVX512(a, 4*v.lda, c, 4*v.ldc, v.m, b, 4*v.stride, v.k, v.n, v.accumulate)
+	} else {
+		stridedAVX2(a, 4*v.lda, c, 4*v.ldc, v.m, b, 4*v.stride, v.k, v.n, v.accumulate)
+	}
+}
+
+// multiplyGathered lists the pointers of the rows, leaving out the zero ones, and runs the kernel on the lists.
+func (v *view) multiplyGathered(level simd.Level) {
+	var aRows, cRows [maxBlockRows]*float32
+	numRows := 0
+	for i, r := range v.rows {
+		if r < 0 {
+			if !v.accumulate {
+				clear(v.cRow(i))
+			}
+			continue
+		}
+		if v.k > 0 {
+			aRows[numRows] = &v.a[int(r)*v.lda+v.k0]
+		}
+		cRows[numRows] = &v.c[i*v.ldc]
+		numRows++
+	}
+	if numRows == 0 {
+		return
+	}
+	var b *float32
+	if v.k > 0 {
+		b = &v.panels[0]
+	}
+	if level == simd.AVX512 {
+		gatherAVX512(&aRows[0], 0, &cRows[0], 0, numRows, b, 4*v.stride, v.k, v.n, v.accumulate)
+	} else {
+		gatherAVX2(&aRows[0], 0, &cRows[0], 0, numRows, b, 4*v.stride, v.k, v.n, v.accumulate)
+	}
+}
