@@ -215,7 +215,7 @@ func (v view) compare(cfg ep.Config, s Step, r *ep.Received) error {
 		wantY = len(v.rows)
 	}
 	if r.X.Rows() != at || r.Y.Rows() != wantY || r.X.DType() != cfg.Wire || r.Y.DType() != cfg.DType {
-		return fmt.Errorf("X %v and Y %v, want %d and %d rows of %v and %v", r.X, r.Y, at, wantY, cfg.Wire, cfg.DType)
+		return fmt.Errorf("got X %v and Y %v, want %d and %d rows of %v and %v", r.X, r.Y, at, wantY, cfg.Wire, cfg.DType)
 	}
 	return nil
 }
