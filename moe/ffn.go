@@ -1,11 +1,15 @@
 package moe
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/weftgo/weft/internal/gemm"
+)
 
 // An ffn is the packed weights of one gated feed-forward block, or of a slice of its width: down(silu(gate x) * up x).
 type ffn struct {
-	gate, up *packed // [width, hidden]
-	down     *packed // [hidden, width]
+	gate, up *gemm.Packed // [width, hidden]
+	down     *gemm.Packed // [hidden, width]
 	width    int
 }
 
@@ -23,8 +27,8 @@ func packFFN(w Expert, width, hidden int) (f ffn, err error) {
 		return f, nil
 	}
 	return ffn{
-		gate: pack(w.Gate, width, hidden, hidden), up: pack(w.Up, width, hidden, hidden),
-		down: pack(w.Down, hidden, width, width), width: width,
+		gate: gemm.Pack(w.Gate, width, hidden, hidden), up: gemm.Pack(w.Up, width, hidden, hidden),
+		down: gemm.Pack(w.Down, hidden, width, width), width: width,
 	}, nil
 }
 

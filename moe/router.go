@@ -3,6 +3,7 @@ package moe
 import (
 	"math"
 
+	"github.com/weftgo/weft/internal/gemm"
 	"github.com/weftgo/weft/internal/par"
 )
 
@@ -15,8 +16,8 @@ type router struct {
 	scale                 float32
 	numGroups, topKGroups int
 	method                TopKMethod
-	weight                *packed   // [numExperts, hidden]
-	bias                  []float32 // [numExperts] or nil
+	weight                *gemm.Packed // [numExperts, hidden]
+	bias                  []float32    // [numExperts] or nil
 
 	// The call in progress.
 	ids     []int32   // [numTokens, topK]
@@ -35,7 +36,7 @@ func newRouter(cfg Config, w Weights) *router {
 	r := &router{
 		numExperts: cfg.NumExperts, topK: cfg.TopK, scoring: cfg.Scoring, renormalize: cfg.Renormalize, scale: cfg.Scale,
 		numGroups: cfg.NumGroups, topKGroups: cfg.TopKGroups, method: cfg.TopKMethod,
-		weight: pack(w.Router, cfg.NumExperts, cfg.Hidden, cfg.Hidden),
+		weight: gemm.Pack(w.Router, cfg.NumExperts, cfg.Hidden, cfg.Hidden),
 	}
 	if r.scale == 0 {
 		r.scale = 1
