@@ -6,70 +6,52 @@ import (
 	"github.com/weftgo/weft/comm"
 )
 
-// call is what one rank publishes. It is a copy: whatever the caller does with its Op and slices after an early return,
-// the others read this.
+// call is what one rank publishes. The others read it, and the caller's memory behind it, only when all ranks have come
+// and before the last of them has finished; until then no rank returns.
 type call struct {
-	op         comm.Op
-	parts      []comm.Part
+	op         *comm.Op
 	send, recv []int // rows to each rank, rows from each rank, as far as the operation has them
+	own        []int // memory for counts that were on the device
 	signature  uint64
 
-	split      bool // a Split and not an Op
+	split      bool // a Split; op is the empty one
 	color, key int
 }
 
-// publish copies op. Counts on the device are read here, by the rank that owns them.
+// publish notes the operation. Counts on the device are read here, by the rank that owns them.
 func (c *call) publish(op *comm.Op) error {
-	c.split = false
-	c.op = *op
-	c.parts = append(c.parts[:0], op.Parts...)
-	c.op.Parts = c.parts
-	c.send, c.recv = c.send[:0], c.recv[:0]
-	var err error
-	switch op.Kind {
-	case comm.AllGatherV, comm.ReduceScatterV:
-		c.send, c.op.Send, err = rows(c.send, op.Send)
-	case comm.AllToAllV:
-		if c.send, c.op.Send, err = rows(c.send, op.Send); err != nil {
-			return err
-		}
-		if host, ok := op.Recv.Host(); ok {
-			c.recv = append(c.recv, host...)
-			c.op.Recv = comm.Host(c.recv)
-		}
-	}
+	c.op, c.split, c.send, c.recv = op, false, nil, nil
 	c.signature = op.Signature()
-	return err
-}
-
-// rows copies counts to n and returns them with the Counts that describe the copy.
-func rows(n []int, counts comm.Counts) ([]int, comm.Counts, error) {
-	if host, ok := counts.Host(); ok {
-		n = append(n, host...)
-		return n, comm.Host(n), nil
+	switch op.Kind {
+	case comm.AllGatherV, comm.ReduceScatterV, comm.AllToAllV:
+		c.recv, _ = op.Recv.Host()
+		host, ok := op.Send.Host()
+		if ok {
+			c.send = host
+			return nil
+		}
+		own, _, _ := op.Send.Device()
+		values, err := comm.View[int32](own)
+		c.own = c.own[:0]
+		for _, v := range values {
+			c.own = append(c.own, int(v))
+		}
+		c.send = c.own
+		return err
 	}
-	own, _, _ := counts.Device()
-	values, err := comm.View[int32](own)
-	for _, v := range values {
-		n = append(n, int(v))
-	}
-	return n, counts, err
+	return nil
 }
 
 // publishSplit makes the call a Split.
 func (c *call) publishSplit(color, key int) {
-	c.op = comm.Op{}
-	c.parts, c.send, c.recv = c.parts[:0], c.send[:0], c.recv[:0]
-	c.split, c.color, c.key = true, color, key
-	c.signature = 0
+	*c = call{op: &emptyOp, own: c.own, split: true, color: color, key: key}
 }
 
+// emptyOp stands for the operation of a Split.
+var emptyOp = comm.Op{Kind: comm.Barrier}
+
 // forget drops the references to the caller's memory.
-func (c *call) forget() {
-	clear(c.parts)
-	c.parts = c.parts[:0]
-	c.op = comm.Op{Kind: c.op.Kind}
-}
+func (c *call) forget() { c.op, c.send, c.recv = nil, nil, nil }
 
 func (c *call) label() string {
 	if c.split {

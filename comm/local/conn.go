@@ -108,7 +108,7 @@ func (c *conn) Do(_ comm.Stream, op *comm.Op) error {
 	if err := call.publish(op); err != nil {
 		return &comm.Error{Op: op.Label(), Rank: s.rank, Peer: comm.NoPeer, Code: comm.Invalid, Err: err}
 	}
-	err := m.run(nil, pos, call, &op.Stats)
+	err := m.run(context.Background(), pos, call, &op.Stats)
 	call.forget()
 	return err
 }

@@ -52,7 +52,7 @@ func (j *job) copyRows(lo, hi int) {
 // sources sets srcs to one part of all ranks, in rank order.
 func (j *job) sources(m *meeting, turn, part int) {
 	for i := range m.seats {
-		j.srcs = append(j.srcs, m.seats[i].calls[turn].parts[part].Src)
+		j.srcs = append(j.srcs, m.seats[i].calls[turn].op.Parts[part].Src)
 	}
 }
 

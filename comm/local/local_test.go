@@ -172,7 +172,7 @@ func TestPanicInTheWork(t *testing.T) {
 				if err := call.publish(op); err != nil {
 					panic(err)
 				}
-				errs <- m.run(nil, pos, call, &op.Stats)
+				errs <- m.run(context.Background(), pos, call, &op.Stats)
 			}()
 		}
 		for range 2 {

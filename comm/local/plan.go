@@ -32,9 +32,9 @@ func (m *meeting) compare(turn int) *fault {
 	}
 	switch first.op.Kind {
 	case comm.AllGather:
-		m.planEqual(first.parts[0].Src.Rows())
+		m.planEqual(first.op.Parts[0].Src.Rows())
 	case comm.ReduceScatter:
-		m.planEqual(first.parts[0].Dst.Rows())
+		m.planEqual(first.op.Parts[0].Dst.Rows())
 	case comm.AllGatherV, comm.ReduceScatterV:
 		return m.planRagged(turn)
 	case comm.AllToAllV:
@@ -55,10 +55,10 @@ func (m *meeting) bad(i int, format string, args ...any) *fault {
 
 func (m *meeting) comparePair(turn int) *fault {
 	s, r := &m.seats[0].calls[turn], &m.seats[1].calls[turn]
-	same := len(s.parts) == len(r.parts)
-	for i := range s.parts {
+	same := len(s.op.Parts) == len(r.op.Parts)
+	for i := range s.op.Parts {
 		if same {
-			a, b := s.parts[i].Src, r.parts[i].Dst
+			a, b := s.op.Parts[i].Src, r.op.Parts[i].Dst
 			same = a.Rows() == b.Rows() && a.Cols() == b.Cols() && a.DType() == b.DType()
 		}
 	}
@@ -98,7 +98,7 @@ func (m *meeting) planRagged(turn int) *fault {
 		return nil
 	}
 	for i := range m.seats {
-		for _, p := range m.seats[i].calls[turn].parts {
+		for _, p := range m.seats[i].calls[turn].op.Parts {
 			if f := m.holds(turn, i, p); f != nil {
 				return f
 			}
@@ -109,7 +109,7 @@ func (m *meeting) planRagged(turn int) *fault {
 
 // inRange checks one count of rank i that was on the device.
 func (m *meeting) inRange(turn, i, to, n int) *fault {
-	op := &m.seats[i].calls[turn].op
+	op := m.seats[i].calls[turn].op
 	_, _, limit := op.Send.Device()
 	if n >= 0 && n <= limit {
 		return nil
@@ -162,7 +162,7 @@ func (m *meeting) planMatrix(turn int) *fault {
 			}
 		}
 		begin[size] = sum
-		for _, p := range c.parts {
+		for _, p := range c.op.Parts {
 			if p.Src.Rows() < sum {
 				return m.bad(i, "src has %d rows, the counts send %d", p.Src.Rows(), sum)
 			}

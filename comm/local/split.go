@@ -18,7 +18,9 @@ func (c *conn) Split(ctx context.Context, color, key int) (comm.Conn, int, int, 
 	call := &s.calls[s.turn]
 	call.publishSplit(color, key)
 	var stats comm.OpStats
-	if err := m.run(ctx, c.rank, call, &stats); err != nil {
+	err := m.run(ctx, c.rank, call, &stats)
+	call.forget()
+	if err != nil {
 		return nil, 0, 0, err
 	}
 	if color < 0 {

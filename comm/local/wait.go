@@ -12,20 +12,16 @@ import (
 )
 
 // await is the first meeting: it waits until all ranks have come, the world is dead, a rank that is needed has closed, the
-// timeout is over or ctx (nil: none) ends. Unless all have come, the seat leaves the round again, so that the round
+// timeout is over or ctx ends. Unless all have come, the seat leaves the round again, so that the round
 // cannot start without it and nobody will touch its buffers.
 func (m *meeting) await(ctx context.Context, pos int, round uint64, call *call) (time.Duration, error) {
 	start := time.Now()
 	if m.glance(round) {
 		return time.Since(start), nil
 	}
-	var ended <-chan struct{}
-	if ctx != nil {
-		ended = ctx.Done()
-	}
 	s, bit := &m.seats[pos], uint64(1)<<pos
 	for m.round.Load() == round {
-		if m.closed.Load() != 0 || !m.life.alive() || ctx != nil && ctx.Err() != nil || time.Since(start) >= m.timeout {
+		if m.closed.Load() != 0 || !m.life.alive() || ctx.Err() != nil || time.Since(start) >= m.timeout {
 			committed, err := m.leave(ctx, pos, call, time.Since(start))
 			switch {
 			case committed:
@@ -44,7 +40,7 @@ func (m *meeting) await(ctx context.Context, pos int, round uint64, call *call) 
 		select {
 		case <-s.wake:
 		case <-m.life.dead:
-		case <-ended:
+		case <-ctx.Done():
 		}
 	}
 	m.parked.And(^bit)
@@ -112,7 +108,7 @@ func (m *meeting) reason(ctx context.Context, pos int, call *call, waited time.D
 		e.Peer = m.first(gone)
 		return e
 	}
-	if ctx == nil || ctx.Err() == nil {
+	if ctx.Err() == nil {
 		return nil
 	}
 	code := comm.Aborted

@@ -14,12 +14,12 @@ const lineBytes = 64
 // cost is the bytes of a call that decide who does it.
 func (m *meeting) cost(turn int) int64 {
 	c := &m.seats[0].calls[turn]
-	if len(c.parts) == 0 {
+	if len(c.op.Parts) == 0 {
 		return 0
 	}
 	var sum int64
-	for i := range c.parts {
-		p := &c.parts[i]
+	for i := range c.op.Parts {
+		p := &c.op.Parts[i]
 		rowBytes := rowBytes(p.Src)
 		switch c.op.Kind {
 		case comm.AllReduce, comm.Reduce, comm.Broadcast, comm.Send:
@@ -39,19 +39,19 @@ func (m *meeting) cost(turn int) int64 {
 // work does the share of the rank at pos.
 func (m *meeting) work(turn, pos int, j *job) {
 	c := &m.seats[pos].calls[turn]
-	for i := range c.parts {
+	for i := range c.op.Parts {
 		switch c.op.Kind {
 		case comm.AllReduce:
 			m.allReduce(turn, pos, i, j)
 		case comm.Reduce:
 			if pos == c.op.Peer {
 				j.sources(m, turn, i)
-				j.dsts = append(j.dsts, c.parts[i].Dst)
-				j.reduceAll(c.op.Reduce, 0, elements(c.parts[i].Src))
+				j.dsts = append(j.dsts, c.op.Parts[i].Dst)
+				j.reduceAll(c.op.Reduce, 0, elements(c.op.Parts[i].Src))
 			}
 		case comm.Broadcast:
 			if pos != c.op.Peer {
-				j.copy(c.parts[i].Dst, m.seats[c.op.Peer].calls[turn].parts[i].Src)
+				j.copy(c.op.Parts[i].Dst, m.seats[c.op.Peer].calls[turn].op.Parts[i].Src)
 			}
 		case comm.AllGather, comm.AllGatherV:
 			m.gather(turn, pos, i, j)
@@ -60,7 +60,7 @@ func (m *meeting) work(turn, pos int, j *job) {
 		case comm.AllToAllV:
 			m.exchange(turn, pos, i, j)
 		case comm.Send:
-			j.copy(m.seats[1].calls[turn].parts[i].Dst, c.parts[i].Src)
+			j.copy(m.seats[1].calls[turn].op.Parts[i].Dst, c.op.Parts[i].Src)
 		}
 	}
 	m.reportCounts(c, pos)
@@ -77,23 +77,23 @@ func (m *meeting) slice(b comm.Buffer, pos int) (lo, hi int) {
 
 func (m *meeting) allReduce(turn, pos, part int, j *job) {
 	c := &m.seats[pos].calls[turn]
-	lo, hi := m.slice(c.parts[part].Src, pos)
+	lo, hi := m.slice(c.op.Parts[part].Src, pos)
 	if lo == hi {
 		return
 	}
 	j.sources(m, turn, part)
 	for i := range m.seats {
-		j.dsts = append(j.dsts, m.seats[i].calls[turn].parts[part].Dst)
+		j.dsts = append(j.dsts, m.seats[i].calls[turn].op.Parts[part].Dst)
 	}
 	j.reduceAll(c.op.Reduce, lo, hi)
 }
 
 // gather copies what every rank has to the one at pos, beginning with its own.
 func (m *meeting) gather(turn, pos, part int, j *job) {
-	dst, off := m.seats[pos].calls[turn].parts[part].Dst, m.plan.offsets
+	dst, off := m.seats[pos].calls[turn].op.Parts[part].Dst, m.plan.offsets
 	for k := range m.seats {
 		i := (pos + k) % len(m.seats)
-		src := m.seats[i].calls[turn].parts[part].Src
+		src := m.seats[i].calls[turn].op.Parts[part].Src
 		j.copy(dst.Slice(off[i], off[i+1]), src.Slice(0, off[i+1]-off[i]))
 	}
 }
@@ -108,17 +108,17 @@ func (m *meeting) scatter(turn, pos, part int, j *job) {
 	for i := range j.srcs {
 		j.srcs[i] = j.srcs[i].Slice(lo, hi)
 	}
-	j.dsts = append(j.dsts, c.parts[part].Dst.Slice(0, hi-lo))
+	j.dsts = append(j.dsts, c.op.Parts[part].Dst.Slice(0, hi-lo))
 	j.reduceAll(c.op.Reduce, 0, elements(j.dsts[0]))
 }
 
 // exchange copies what every rank sends to the one at pos.
 func (m *meeting) exchange(turn, pos, part int, j *job) {
-	dst, size, at := m.seats[pos].calls[turn].parts[part].Dst, len(m.seats), 0
+	dst, size, at := m.seats[pos].calls[turn].op.Parts[part].Dst, len(m.seats), 0
 	for i := range m.seats {
 		begin := m.plan.matrix[i*(size+1):]
 		lo, hi := begin[pos], begin[pos+1]
-		j.copy(dst.Slice(at, at+hi-lo), m.seats[i].calls[turn].parts[part].Src.Slice(lo, hi))
+		j.copy(dst.Slice(at, at+hi-lo), m.seats[i].calls[turn].op.Parts[part].Src.Slice(lo, hi))
 		at += hi - lo
 	}
 }
@@ -158,8 +158,8 @@ func countsOut(c comm.Counts) []int32 {
 func (m *meeting) sentBytes(turn, pos int) (sum int64) {
 	c := &m.seats[pos].calls[turn]
 	others, size := int64(len(m.seats)-1), len(m.seats)
-	for i := range c.parts {
-		p := &c.parts[i]
+	for i := range c.op.Parts {
+		p := &c.op.Parts[i]
 		switch c.op.Kind {
 		case comm.AllReduce:
 			lo, hi := m.slice(p.Src, pos)
