@@ -60,6 +60,9 @@ func choose(cfg Config, size int, device comm.Kind) (c choice, err error) {
 	case cfg.Parallel.DP > 1:
 		c.reduction = reduceScatterV
 		c.why = "dp > 1 without ep: every rank has rows of its own and a slice of every expert, so rows are gathered"
+	case size == 1:
+		c.reduction = allReduce
+		c.why = "one rank has all rows and all experts"
 	case cfg.Parallel.EP:
 		c.reduction = allReduce
 		c.why = "dp = 1: every rank has all rows, and whole experts of its own"

@@ -2,12 +2,17 @@ package moe_test
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weftgo/weft/alltoall"
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/local"
+	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/internal/race"
 	"github.com/weftgo/weft/moe"
 )
 
@@ -31,6 +36,7 @@ func TestCounters(t *testing.T) {
 		{"tp+ep", moe.Parallel{TP: 3, DP: 1, EP: true}, nil, calls(comm.AllReduce)},
 		{"dp", moe.Parallel{TP: 1, DP: 3}, nil, calls(comm.AllGatherV, comm.ReduceScatterV)},
 		{"agrs", dpEP(3), withAgRs, calls(comm.AllGatherV, comm.ReduceScatterV)},
+		{"alltoall", dpEP(3), withAllToAll, calls(comm.AllGather, comm.AllToAllV, comm.AllToAllV)},
 	} {
 		for _, numTokens := range []int{0, 1, 11} {
 			x := randomRows(numTokens*m.cfg.Hidden, 1)
@@ -112,4 +118,42 @@ func TestBigSmallZeroBig(t *testing.T) {
 		}))
 		require.NoError(t, w.Close(context.Background()))
 	}
+}
+
+// TestAllocations: a layer that has seen its largest batch allocates next to nothing (pools may be emptied meanwhile).
+func TestAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes pools forget")
+	}
+	m := randomModel(odd, 73)
+	h := m.cfg.Hidden
+	x, out := randomRows(50*h, 79), make([]float32, 50*h)
+	one(t, m, 50, func(l *moe.Layer) {
+		forward := func() { require.NoError(t, l.Forward(comm.Stream{}, comm.Of(out, h), comm.Of(x, h))) }
+		forward()
+		require.LessOrEqual(t, testing.AllocsPerRun(50, forward), 2.0)
+	})
+}
+
+// TestFloat8Wire: rows that travel as fp8 are scaled back before the experts.
+func TestFloat8Wire(t *testing.T) {
+	cfg := odd
+	cfg.Hidden = 136 // two scales a row, the second of 8 values
+	m := randomModel(cfg, 83)
+	x := randomRows(9*cfg.Hidden, 89)
+	for i := range x { // values that e4m3 holds, and a factor that only the scales carry
+		x[i] = float32(int(x[i]*2)) * 0.125
+	}
+	narrow := func(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
+		cfg.Wire = dtype.F8E4M3
+		return alltoall.New(ctx, c, cfg)
+	}
+	at := split(dpEP(3), 9, 1)
+	want := m.forward(t, dpEP(3), withAllToAll, x, at, nil)
+	got := m.forward(t, dpEP(3), narrow, x, at, nil)
+	scale := 0.0
+	for _, v := range want {
+		scale = max(scale, math.Abs(float64(v)))
+	}
+	requireNear(t, want, got, 0.1*scale, "fp8 wire")
 }
