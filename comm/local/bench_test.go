@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
 )
 
 // onAll runs fn b.N times on every rank of a new world.
@@ -79,5 +80,21 @@ func collective(c *comm.Comm, kind comm.OpKind, bytes int) func() error {
 		return func() error {
 			return c.ReduceScatterV(comm.Stream{}, n, comm.Sum, comm.Part{Dst: own, Src: whole})
 		}
+	}
+}
+
+// BenchmarkReduce times the arithmetic of one piece of eight ranks, without meetings.
+func BenchmarkReduce(b *testing.B) {
+	for _, t := range dtype.All() {
+		b.Run(t.String(), func(b *testing.B) {
+			p := new(piece)
+			for i := range 8 {
+				p.srcs[i] = make([]byte, pieceSize*t.Size())
+			}
+			b.SetBytes(int64(8 * pieceSize * t.Size()))
+			for b.Loop() {
+				p.reduce(p.srcs[:8], t, comm.Sum)
+			}
+		})
 	}
 }

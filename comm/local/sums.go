@@ -34,8 +34,9 @@ func (p *piece) reduceFloats(srcs [][]byte, n int, t dtype.DType, r comm.ReduceO
 	if r == comm.Sum || r == comm.Avg {
 		clear(acc)
 		for _, s := range srcs {
-			for i, v := range widen(p.tmp[:n], s, t) {
-				acc[i] += v
+			x := widen(p.tmp[:n], s, t)[:len(acc)] // of one length, so that the loop has no bounds checks
+			for i := range acc {
+				acc[i] += x[i]
 			}
 		}
 		if r == comm.Avg {
@@ -75,8 +76,9 @@ func widen(tmp []float32, src []byte, t dtype.DType) []float32 {
 	case dtype.F32:
 		return of[float32](src)
 	case dtype.BF16:
-		for i, v := range of[dtype.BFloat16](src) {
-			tmp[i] = v.Float32()
+		x := of[dtype.BFloat16](src)[:len(tmp)]
+		for i := range tmp {
+			tmp[i] = x[i].Float32()
 		}
 	case dtype.F16:
 		for i, v := range of[dtype.Float16](src) {
@@ -88,11 +90,19 @@ func widen(tmp []float32, src []byte, t dtype.DType) []float32 {
 		}
 	case dtype.F8E5M2:
 		for i, v := range src {
-			tmp[i] = dtype.E5M2(v).Float32()
+			tmp[i] = e5m2[v]
 		}
 	}
 	return tmp
 }
+
+// e5m2 widens by table.
+var e5m2 = func() (t [256]float32) {
+	for i := range t {
+		t[i] = dtype.E5M2(i).Float32()
+	}
+	return t
+}()
 
 // narrow rounds acc to type t, once.
 func narrow(out []byte, acc []float32, t dtype.DType) {
