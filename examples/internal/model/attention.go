@@ -1,5 +1,7 @@
 package model
 
+import "github.com/weftgo/weft/internal/gemm"
+
 // Tiles of attention. A row's result is a chain over the keys in tiles of tileKeys at fixed, absolute positions, so it does not
 // depend on how the prompt was cut into steps, on what else is in the batch, or on the block size.
 const (
@@ -21,8 +23,12 @@ type tile struct {
 	sum    []float32 // [rows] of exp(score - most)
 }
 
-func newTile(rows, width int) *tile {
-	return &tile{scores: make([]float32, rows*tileKeys), out: make([]float32, rows*width),
+func (m *Model) newTile() *tile {
+	rows := 0
+	for _, g := range m.groups {
+		rows = max(rows, tilePositions(g.heads)*g.heads)
+	}
+	return &tile{scores: make([]float32, rows*tileKeys), out: make([]float32, rows*m.geo.width),
 		most: make([]float32, rows), sum: make([]float32, rows)}
 }
 
@@ -78,7 +84,8 @@ func (m *Model) attendUnit(t *tile, u *unit) {
 			block, off := k/geo.blockSize, k%geo.blockSize
 			run := min(geo.blockSize-off, k0+keys-k)
 			b := geo.keyBlock(c, int(u.group), int(blocks[block]))[off*d:]
-			mulPanels(t.scores[skip*tileKeys+k-k0:], tileKeys, q[skip*d:], d, n, b, d*lanes, d, run, false)
+			// Whole panels: columns of keys that are not there are not read.
+			gemm.Panels(t.scores[skip*tileKeys+k-k0:], tileKeys, q[skip*d:], d, n, d, b, d*lanes, (run+lanes-1)/lanes*lanes, false)
 			k += run
 		}
 		t.softmax(skip, rows, w, p0-k0, keys, grp.heads, k0 == 0)
@@ -86,7 +93,7 @@ func (m *Model) attendUnit(t *tile, u *unit) {
 			block, off := k/geo.blockSize, k%geo.blockSize
 			run := min(geo.blockSize-off, k0+keys-k)
 			b := geo.valueBlock(c, int(u.group), int(blocks[block]))[off*lanes:]
-			mulPanels(t.out[skip*w:], w, t.scores[skip*tileKeys+k-k0:], tileKeys, n, b, geo.blockSize*lanes, run, w, k > 0)
+			gemm.Panels(t.out[skip*w:], w, t.scores[skip*tileKeys+k-k0:], tileKeys, n, run, b, geo.blockSize*lanes, w, k > 0)
 			k += run
 		}
 	}
@@ -129,11 +136,7 @@ func (m *Model) getTile() *tile {
 	case t := <-m.tiles:
 		return t
 	default:
-		rows := 0
-		for _, g := range m.groups {
-			rows = max(rows, tilePositions(g.heads)*g.heads)
-		}
-		return newTile(rows, m.geo.width)
+		return m.newTile()
 	}
 }
 

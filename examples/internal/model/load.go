@@ -6,6 +6,7 @@ import (
 
 	"github.com/weftgo/weft/examples/internal/checkpoint"
 	"github.com/weftgo/weft/examples/internal/safetensors"
+	"github.com/weftgo/weft/internal/gemm"
 	"github.com/weftgo/weft/moe"
 )
 
@@ -108,12 +109,12 @@ func (m *Model) loadAttention(l *loader, y *layer) error {
 			}
 		}
 	}
-	y.qkv = pack(w, m.qkvWidth(), h, h)
+	y.qkv = gemm.Pack(w, m.qkvWidth(), h, h)
 	o, err := l.columns(nil, checkpoint.LayerTensor(y.index, "self_attn.o_proj"), h, c.NumAttentionHeads*d, q)
 	if err != nil {
 		return err
 	}
-	y.out = pack(o, h, q.len(), q.len())
+	y.out = gemm.Pack(o, h, q.len(), q.len())
 	return nil
 }
 
@@ -134,8 +135,8 @@ func (m *Model) loadDense(l *loader, y *layer) error {
 	if err != nil {
 		return err
 	}
-	y.gateUp = pack(append(gate, up...), 2*s.len(), h, h)
-	y.down = pack(down, h, s.len(), s.len())
+	y.gateUp = gemm.Pack(append(gate, up...), 2*s.len(), h, h)
+	y.down = gemm.Pack(down, h, s.len(), s.len())
 	return nil
 }
 
@@ -177,6 +178,6 @@ func (m *Model) loadHead(l *loader) error {
 	if err != nil {
 		return err
 	}
-	m.head = pack(w, m.vocab.len(), c.HiddenSize, c.HiddenSize)
+	m.head = gemm.Pack(w, m.vocab.len(), c.HiddenSize, c.HiddenSize)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/weftgo/weft/ep"
 	"github.com/weftgo/weft/examples/internal/checkpoint"
 	"github.com/weftgo/weft/examples/internal/safetensors"
+	"github.com/weftgo/weft/internal/gemm"
 	"github.com/weftgo/weft/moe"
 	"github.com/weftgo/weft/trace"
 )
@@ -35,7 +36,7 @@ type Model struct {
 	layers    []*layer
 	layer     *layer // the one that runs
 	finalNorm []float32
-	head      *packed
+	head      *gemm.Packed
 	rope      rope
 	moe       moe.Config   // of every MoE layer
 	exchanger ep.Exchanger // shared by the MoE layers, which run one after another; nil when none is needed
@@ -68,8 +69,8 @@ type layer struct {
 	index               int
 	inputNorm, postNorm []float32
 	queryNorm, keyNorm  []float32
-	qkv, out            *packed
-	gateUp, down        *packed // dense layers only
+	qkv, out            *gemm.Packed
+	gateUp, down        *gemm.Packed // dense layers only
 	moe                 *moe.Layer
 	cache               cache
 }
