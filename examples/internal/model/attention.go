@@ -1,6 +1,9 @@
 package model
 
-import "github.com/weftgo/weft/internal/gemm"
+import (
+	"github.com/weftgo/weft/internal/gemm"
+	"github.com/weftgo/weft/internal/simd"
+)
 
 // Tiles of attention. A row's result is a chain over the keys in tiles of tileKeys at fixed, absolute positions, so it does not
 // depend on how the prompt was cut into steps, on what else is in the batch, or on the block size.
@@ -21,6 +24,7 @@ type tile struct {
 	out    []float32 // [rows, width]
 	most   []float32 // [rows] largest score so far
 	sum    []float32 // [rows] of exp(score - most)
+	shrink []float32 // [rows] what earlier sums and outputs are multiplied by
 }
 
 func (m *Model) newTile() *tile {
@@ -29,7 +33,7 @@ func (m *Model) newTile() *tile {
 		rows = max(rows, tilePositions(g.heads)*g.heads)
 	}
 	return &tile{scores: make([]float32, rows*tileKeys), out: make([]float32, rows*m.geo.width),
-		most: make([]float32, rows), sum: make([]float32, rows)}
+		most: make([]float32, rows), sum: make([]float32, rows), shrink: make([]float32, rows)}
 }
 
 // tilePositions is the number of positions in a unit for a group of that many heads.
@@ -99,7 +103,7 @@ func (m *Model) attendUnit(t *tile, u *unit) {
 	}
 	for r := range rows {
 		o := t.out[r*w : r*w+d]
-		scaleBy(o, 1/t.sum[r])
+		simd.Scale(o, 1/t.sum[r])
 		row := int(u.first) + r/grp.heads
 		head := grp.first + r%grp.heads
 		copy(m.attn[(row*m.heads.len()+head)*d:], o)
@@ -111,23 +115,29 @@ func (m *Model) attendUnit(t *tile, u *unit) {
 func (t *tile) softmax(lo, hi, width, offset, keys, heads int, first bool) {
 	for r := lo; r < hi; r++ {
 		seen := min(keys, offset+r/heads+1)
-		s := t.scores[r*tileKeys : r*tileKeys+keys]
-		most := maxOf(s[:seen])
+		most := simd.Max(t.scores[r*tileKeys : r*tileKeys+seen])
 		if !first {
 			most = max(most, t.most[r])
+			t.shrink[r] = t.most[r] - most
 		}
-		sum := expSum(s[:seen], most)
+		t.most[r] = most
+	}
+	if !first {
+		simd.Exp(t.shrink[lo:hi], t.shrink[lo:hi])
+	}
+	for r := lo; r < hi; r++ {
+		seen := min(keys, offset+r/heads+1)
+		s := t.scores[r*tileKeys : r*tileKeys+keys]
+		sum := simd.SoftmaxExp(s[:seen], s[:seen], t.most[r])
 		clear(s[seen:])
 		if !first {
-			old := t.most[r]
-			if old != most {
-				f := exp1(old - most)
-				scaleBy(t.out[r*width:(r+1)*width], f)
+			if f := t.shrink[r]; f != 1 {
+				simd.Scale(t.out[r*width:(r+1)*width], f)
 				t.sum[r] = float32(t.sum[r] * f)
 			}
 			sum += t.sum[r]
 		}
-		t.most[r], t.sum[r] = most, sum
+		t.sum[r] = sum
 	}
 }
 

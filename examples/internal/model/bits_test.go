@@ -101,7 +101,7 @@ func (m *Model) poison() {
 	}
 	for range cap(m.tiles) {
 		t := m.newTile()
-		for _, x := range [][]float32{t.scores, t.out, t.most, t.sum} {
+		for _, x := range [][]float32{t.scores, t.out, t.most, t.sum, t.shrink} {
 			fill(x)
 		}
 		m.putTile(t)

@@ -3,6 +3,7 @@ package model
 import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/internal/par"
+	"github.com/weftgo/weft/internal/simd"
 	"github.com/weftgo/weft/trace"
 )
 
@@ -47,6 +48,6 @@ func (m *Model) headRows(lo, hi int) {
 	h, eps := m.model.HiddenSize, float32(m.model.RMSNormEps)
 	for i := lo; i < hi; i++ {
 		r := int(m.step.wanted[i])
-		rmsNorm(m.mem.rows[i*h:(i+1)*h], m.x[r*h:(r+1)*h], m.finalNorm, eps)
+		simd.RMSNorm(m.mem.rows[i*h:(i+1)*h], m.x[r*h:(r+1)*h], m.finalNorm, eps)
 	}
 }

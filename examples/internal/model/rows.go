@@ -3,6 +3,7 @@ package model
 import (
 	"github.com/weftgo/weft/examples/internal/safetensors"
 	"github.com/weftgo/weft/internal/par"
+	"github.com/weftgo/weft/internal/simd"
 	"github.com/weftgo/weft/trace"
 )
 
@@ -34,10 +35,10 @@ func (m *Model) doRows(lo, hi int) {
 	for r := lo; r < hi; r++ {
 		x := m.x[(w.base+r)*h : (w.base+r+1)*h]
 		if w.y != nil {
-			addTo(x, w.y[r*h:(r+1)*h])
+			simd.Add(x, w.y[r*h:(r+1)*h])
 		}
 		if w.norm != nil {
-			rmsNorm(w.h[r*h:(r+1)*h], x, w.norm, eps)
+			simd.RMSNorm(w.h[r*h:(r+1)*h], x, w.norm, eps)
 		}
 	}
 }
@@ -57,7 +58,7 @@ func (m *Model) embedRows(lo, hi int) {
 // that attendUnit reads; keys are normed, rotated and go to the cache with the values.
 func (m *Model) splitRows(lo, hi int) {
 	st, y, d := &m.step, m.layer, m.geo.headDim
-	eps, width := float32(m.model.RMSNormEps), m.qkvWidth()
+	eps, width, half := float32(m.model.RMSNormEps), m.qkvWidth(), d/2
 	for r := lo; r < hi; r++ {
 		row := m.mem.qkv[r*width : (r+1)*width]
 		cos, sin := m.rope.at(int(st.pos[r]))
@@ -66,16 +67,16 @@ func (m *Model) splitRows(lo, hi int) {
 			at := (g.first*st.numTokens + r*g.heads) * d
 			for range g.heads {
 				q := m.q[at : at+d]
-				rmsNorm(q, row[:d], y.queryNorm, eps)
-				rotate(q, q, cos, sin)
+				simd.RMSNorm(q, row[:d], y.queryNorm, eps)
+				simd.Rotate(q[:half], q[half:], cos, sin)
 				row, at = row[d:], at+d
 			}
 		}
 		keys, values := row[:len(m.groups)*d], row[len(m.groups)*d:]
 		for i := range m.groups {
 			k := keys[i*d : (i+1)*d]
-			rmsNorm(k, k, y.keyNorm, eps)
-			rotate(k, k, cos, sin)
+			simd.RMSNorm(k, k, y.keyNorm, eps)
+			simd.Rotate(k[:half], k[half:], cos, sin)
 			m.geo.put(&y.cache, i, int(st.slot[r]), k, values[i*d:(i+1)*d])
 		}
 	}
@@ -86,6 +87,6 @@ func (m *Model) gateRows(lo, hi int) {
 	n := m.dense.len()
 	for r := lo; r < hi; r++ {
 		gu := m.mem.gateUp[r*2*n : (r+1)*2*n]
-		swiGLU(m.mem.act[r*n:(r+1)*n], gu[:n], gu[n:])
+		simd.SwiGLU(m.mem.act[r*n:(r+1)*n], gu[:n], gu[n:])
 	}
 }
