@@ -252,10 +252,11 @@ func TestAbortFreesBlocksAtOnce(t *testing.T) {
 func TestNaNFailsItsRequestOnly(t *testing.T) {
 	cfg := config(layouts[4])
 	r := start(t, cfg, 10*time.Second, func(rank int, m *rankModel) {
-		m.after = func(logits []float32) {
+		m.after = func(logits []float32) []float32 {
 			if rank == 3 && len(logits) > 0 {
 				logits[5] = float32(math.NaN())
 			}
+			return logits
 		}
 	})
 	var wg sync.WaitGroup
@@ -384,6 +385,58 @@ func TestSoak(t *testing.T) {
 			require.EqualValues(t, n, total.Stopped+total.AtLength+total.Aborted)
 			require.Positive(t, total.Preemptions)
 			r.close(t)
+		})
+	}
+}
+
+// A prompt that is preempted while it is scored gets every position once.
+func TestPreemptedWhileScored(t *testing.T) {
+	cfg := config(layouts[0])
+	cfg.NumBlocks, cfg.MaxLogits = 16, 5
+	r := start(t, cfg, 10*time.Second)
+	grows := Request{IDs: prompt(1, 10), MaxTokens: 12, IgnoreEOS: true}
+	scored := Request{IDs: prompt(2, 50), Echo: true} // with the first 10, all 16 blocks
+	a, err := r.Submit(t.Context(), grows)
+	require.NoError(t, err)
+	b, err := r.Submit(t.Context(), scored)
+	require.NoError(t, err)
+	out, err := a.Wait(t.Context())
+	require.NoError(t, err)
+	ids, _ := want(&grows, &cfg)
+	require.Equal(t, ids, out.IDs)
+	out, err = b.Wait(t.Context())
+	require.NoError(t, err)
+	require.Len(t, out.Echo, 50)
+	for p := 1; p < 50; p++ {
+		lp, _, err := sampling.Logprobs(batchtest.Logits(scored.IDs[:p], vocab), scored.IDs[p], nil)
+		require.NoError(t, err)
+		require.Equal(t, lp, out.Echo[p], "position %d", p)
+	}
+	require.Positive(t, r.Stats().Replicas[0].Preemptions)
+	r.close(t)
+}
+
+// What a step costs beside the model: eight replicas that generate.
+func BenchmarkStep(b *testing.B) {
+	for _, l := range layouts {
+		b.Run(l.name, func(b *testing.B) {
+			cfg := config(l)
+			cfg.MaxModelLen, cfg.NumBlocks = 1<<20, 1<<18
+			r := start(b, cfg, 10*time.Second, func(_ int, m *rankModel) { m.names = nil })
+			b.ReportAllocs()
+			var hs []*Handle
+			b.ResetTimer()
+			for range l.dp {
+				h, err := r.Submit(b.Context(), Request{IDs: prompt(1, 4), MaxTokens: b.N, Logprobs: -1, IgnoreEOS: true})
+				require.NoError(b, err)
+				hs = append(hs, h)
+			}
+			for _, h := range hs {
+				_, err := h.Wait(b.Context())
+				require.NoError(b, err)
+			}
+			b.StopTimer()
+			r.close(b)
 		})
 	}
 }

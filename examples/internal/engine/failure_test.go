@@ -113,13 +113,13 @@ func TestWorldAbortedFromOutsideWhileAsleep(t *testing.T) {
 
 func TestWrongNumberOfLogits(t *testing.T) {
 	r := start(t, config(layouts[0]), time.Second, func(_ int, m *rankModel) {
-		m.before = func(b *batch.Batch) error { b.Seqs[0].NumLogits = 0; return nil }
+		m.after = func(logits []float32) []float32 { return logits[1:] }
 	})
-	r.models[0].after = nil
 	h, err := r.Submit(t.Context(), Request{IDs: prompt(1, 2), MaxTokens: 1})
 	require.NoError(t, err)
 	_, err = h.Wait(t.Context())
-	require.Error(t, err)
+	require.ErrorIs(t, err, ErrDead)
+	require.ErrorContains(t, err, "execute_context_1(2)_generation_0(0) returned 12 logits; 1 rows of a vocabulary of 13 are 13")
 	<-r.Done()
 }
 

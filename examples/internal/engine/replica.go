@@ -159,7 +159,7 @@ func (r *replica) complete(st *step, logits []float32) error {
 	for i, q := range st.plan {
 		rows := logits[:st.batch.Seqs[i].NumLogits*r.engine.cfg.VocabSize]
 		logits = logits[len(rows):]
-		st.results[i] = r.read(q, &st.batch.Seqs[i], rows)
+		r.read(&st.results[i], q, &st.batch.Seqs[i], rows)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

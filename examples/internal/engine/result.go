@@ -20,19 +20,20 @@ type result struct {
 	err     error
 }
 
-// read takes from rows [s.NumLogits, vocab] what the request wants of them.
-func (r *replica) read(q *scheduler.Sequence, s *batch.Seq, rows []float32) (res result) {
+// read puts into res what the request wants of rows [s.NumLogits, vocab].
+func (r *replica) read(res *result, q *scheduler.Sequence, s *batch.Seq, rows []float32) {
+	*res = result{}
 	h := q.Owner.(*Handle)
 	vocab := r.engine.cfg.VocabSize
 	end := s.Start + len(s.Tokens)
 	first := end - s.NumLogits // position of rows[0]; the row at p is about the token at p+1
 	if n := min(end, q.NumPrompt-1) - first; q.Score && n > 0 {
 		if res.err = res.score(h, first, n, rows, vocab); res.err != nil {
-			return res
+			return
 		}
 	}
 	if end < len(q.Tokens) || q.MaxTokens == 0 {
-		return res
+		return
 	}
 	row := rows[len(rows)-vocab:]
 	var forbidden []int32
@@ -48,7 +49,6 @@ func (r *replica) read(q *scheduler.Sequence, s *batch.Seq, rows []float32) (res
 		res.err = fmt.Errorf("request %d: token %d: %w", q.ID, end, res.err)
 	}
 	res.sampled = res.err == nil
-	return res
 }
 
 // score fills res.echo with the log-probabilities of the n prompt tokens after position first.

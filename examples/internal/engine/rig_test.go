@@ -25,14 +25,16 @@ type rankModel struct {
 	*batchtest.Model
 	c      *comm.Comm
 	before func(b *batch.Batch) error // if not nil, called first
-	after  func(logits []float32)     // if not nil, may spoil the logits
+	after  func([]float32) []float32  // if not nil, may spoil the logits
 	one    []int64
 	all    []int64
 	names  map[string]int // of steps
 }
 
 func (m *rankModel) Forward(s comm.Stream, b *batch.Batch) ([]float32, error) {
-	m.names[b.Name()]++
+	if m.names != nil {
+		m.names[b.Name()]++
+	}
 	if m.before != nil {
 		if err := m.before(b); err != nil {
 			return nil, err
@@ -44,7 +46,7 @@ func (m *rankModel) Forward(s comm.Stream, b *batch.Batch) ([]float32, error) {
 	}
 	logits, err := m.Model.Forward(s, b)
 	if m.after != nil {
-		m.after(logits)
+		logits = m.after(logits)
 	}
 	return logits, err
 }

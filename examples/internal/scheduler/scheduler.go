@@ -145,6 +145,7 @@ func (s *Scheduler) admit(q *Sequence) bool {
 		return false
 	}
 	q.blocks, q.state = blocks, isRunning
+	s.waiting[0] = nil // let go of it in the array behind
 	s.waiting = s.waiting[1:]
 	s.running = append(s.running, q)
 	return true
