@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/weftgo/weft/internal/par"
+	"github.com/weftgo/weft/internal/simd"
 )
 
 // experts is the CPU kernel of the local experts. It works in tiles of rows, so that the expert outputs of a tile stay in
@@ -174,13 +175,13 @@ func (t *tile) sum(lo, hi int) {
 		clear(out)
 		for _, s := range t.slot[row*e.topK : (row+1)*e.topK] {
 			if s >= 0 {
-				axpy(out, t.weight[s], t.y[int(s)*h:(int(s)+1)*h])
+				simd.AxpyExact(out, t.y[int(s)*h:(int(s)+1)*h], t.weight[s])
 			}
 		}
 	}
 	if f := e.shared; f != nil {
 		y := t.sharedY[lo*h : hi*h]
 		f.block(y, e.x[(t.lo+lo)*h:], hi-lo, t.sharedH[lo*2*f.width:hi*2*f.width])
-		add(e.y[(t.lo+lo)*h:(t.lo+hi)*h], y)
+		simd.Add(e.y[(t.lo+lo)*h:(t.lo+hi)*h], y)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weftgo/weft/internal/gemm"
+	"github.com/weftgo/weft/internal/simd"
 )
 
 // An ffn is the packed weights of one gated feed-forward block, or of a slice of its width: down(silu(gate x) * up x).
@@ -40,7 +41,7 @@ func (f *ffn) rows(y, x []float32, rows []int32, h []float32) {
 	gate, up := h[:n], h[n:2*n]
 	f.gate.MulRows(gate, f.width, x, hidden, rows, false)
 	f.up.MulRows(up, f.width, x, hidden, rows, false)
-	swiglu(gate, gate, up)
+	simd.SwiGLU(gate, gate, up)
 	f.down.Mul(y, hidden, gate, f.width, len(rows), false)
 }
 
@@ -51,6 +52,6 @@ func (f *ffn) block(y, x []float32, numRows int, h []float32) {
 	gate, up := h[:n], h[n:2*n]
 	f.gate.Mul(gate, f.width, x, hidden, numRows, false)
 	f.up.Mul(up, f.width, x, hidden, numRows, false)
-	swiglu(gate, gate, up)
+	simd.SwiGLU(gate, gate, up)
 	f.down.Mul(y, hidden, gate, f.width, numRows, false)
 }

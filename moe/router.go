@@ -1,10 +1,9 @@
 package moe
 
 import (
-	"math"
-
 	"github.com/weftgo/weft/internal/gemm"
 	"github.com/weftgo/weft/internal/par"
+	"github.com/weftgo/weft/internal/simd"
 )
 
 // A router scores the experts for each token and chooses. It is the same on every rank, and what it does to a row
@@ -110,23 +109,17 @@ func (r *router) row(ids []int32, weights, scores, choice, best []float32) {
 	}
 }
 
+// softmax turns logits into probabilities; a row with NaN or +Inf becomes NaN.
 func softmax(x []float32) {
-	m := x[0]
-	for _, v := range x {
-		m = max(m, v)
-	}
-	var sum float32
-	for i, v := range x {
-		x[i] = float32(math.Exp(float64(v - m)))
-		sum += x[i]
-	}
-	for i := range x {
-		x[i] /= sum
-	}
+	sum := simd.SoftmaxExp(x, x, simd.Max(x))
+	simd.Scale(x, 1/sum)
 }
 
+// sigmoid turns logits into 1 / (1 + exp(-x)).
 func sigmoid(x []float32) {
-	for i, v := range x {
-		x[i] = float32(1 / (1 + math.Exp(-float64(v))))
+	simd.Scale(x, -1)
+	simd.Exp(x, x)
+	for i, e := range x {
+		x[i] = 1 / (1 + e)
 	}
 }
