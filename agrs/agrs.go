@@ -185,7 +185,7 @@ func (x *Exchange) partialRows(b *bank, t exchange.Taken) (comm.Buffer, error) {
 		mem = b.wide
 	}
 	if x.Cfg.Output == ep.PartialRows && t.InPlace && (len(t.Bias) == 0 || x.Cfg.DType == dtype.F32) {
-		exchange.Widen(t.Y, t.Y, &b.Index, x.Cfg.TopK)
+		x.Partials.Copy(t.Y, t.Y, &b.Index, x.Cfg.TopK)
 		return t.Y, nil
 	}
 	dst, err := mem.Rows(x.Comm, t.NumRows)
@@ -193,7 +193,7 @@ func (x *Exchange) partialRows(b *bank, t exchange.Taken) (comm.Buffer, error) {
 		return comm.Buffer{}, err
 	}
 	if x.Cfg.Output == ep.PartialRows {
-		exchange.Widen(dst, t.Y, &b.Index, x.Cfg.TopK)
+		x.Partials.Copy(dst, t.Y, &b.Index, x.Cfg.TopK)
 	} else {
 		x.Partials.Sum(dst, t.Y, &b.Index, x.Cfg.TopK, x.Cfg.DType)
 	}

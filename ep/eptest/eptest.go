@@ -28,6 +28,7 @@ func TestExchanger(t *testing.T, create New) {
 	t.Run("ranks", func(t *testing.T) { testRanks(t, create) })
 	t.Run("hidden", func(t *testing.T) { testHidden(t, create) })
 	t.Run("placements", func(t *testing.T) { testPlacements(t, create) })
+	t.Run("many tokens", func(t *testing.T) { testMany(t, create) })
 	t.Run("random", func(t *testing.T) { testRandom(t, create) })
 	t.Run("counters", func(t *testing.T) { testCounters(t, create) })
 	t.Run("interleaved", func(t *testing.T) { testInterleaved(t, create) })
@@ -164,6 +165,15 @@ func testPlacements(t *testing.T, create New) {
 			steps(t, create, ranks, cfg, options{}, usual(cfg, ranks)...)
 		}
 	}
+}
+
+// testMany sends more tokens than 16 bits count, all to one expert of one rank.
+func testMany(t *testing.T, create New) {
+	if testing.Short() {
+		t.Skip("moves 140,000 tokens; not with -short")
+	}
+	cfg := ep.Config{NumExperts: 2, TopK: 1, Hidden: 1, MaxTokensPerRank: 70_000}
+	steps(t, create, 2, cfg, options{}, NewStep("many", cfg.WithDefaults(2), 1, even(2, 70_000), one))
 }
 
 // testRandom runs random shapes; the seed is printed with the step that fails.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
 )
 
@@ -244,40 +246,45 @@ func testNumTokens(t *testing.T, create New) {
 // testNaN puts NaN into one token: its own output is NaN, all others are as without.
 func testNaN(t *testing.T, create New) {
 	const ranks = 4
-	cfg := ep.Config{NumExperts: 8, TopK: 3, Hidden: 130, MaxTokensPerRank: 10}
-	s := NewStep("one NaN", cfg, 5, even(ranks, 10), distinct)
-	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		x, err := create(ctx, c, cfg)
-		if err != nil {
-			return err
-		}
-		me := c.Rank()
-		in := append([]float32(nil), s.Tokens[me]...)
-		const token = 4
-		if me == 2 {
-			for j := range cfg.Hidden {
-				in[token*cfg.Hidden+j] = float32(math.NaN())
+	for _, wire := range []dtype.DType{dtype.F32, dtype.F8E4M3} {
+		cfg := ep.Config{NumExperts: 8, TopK: 3, Hidden: 130, MaxTokensPerRank: 10, Wire: wire}
+		s := NewStep("one NaN", cfg, 5, even(ranks, 10), distinct)
+		err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+			x, err := create(ctx, c, cfg)
+			if err != nil {
+				return err
 			}
+			return oneNaN(ctx, c, x, s)
+		})
+		require.NoError(t, err)
+	}
+}
+
+func oneNaN(ctx context.Context, c *comm.Comm, x ep.Exchanger, s Step) error {
+	cfg, me := x.Config(), c.Rank()
+	in := slices.Clone(s.Tokens[me])
+	const token = 4
+	if me == 2 {
+		for j := range cfg.Hidden {
+			in[token*cfg.Hidden+j] = float32(math.NaN())
 		}
-		r, err := x.Dispatch(comm.Stream{}, comm.Of(in, cfg.Hidden), ep.Routing{IDs: comm.Of(s.IDs[me], cfg.TopK), Weights: comm.Of(s.Weight[me], cfg.TopK)})
-		if err != nil {
-			return err
+	}
+	r, err := x.Dispatch(comm.Stream{}, comm.Of(in, cfg.Hidden), ep.Routing{IDs: comm.Of(s.IDs[me], cfg.TopK), Weights: comm.Of(s.Weight[me], cfg.TopK)})
+	if err != nil {
+		return err
+	}
+	experts(ctx, cfg, r, r.Y, viewOf(cfg, s, me, x.Name() == "agrs").experts)
+	out := make([]float32, len(in))
+	if err := x.Combine(comm.Stream{}, comm.Of(out, cfg.Hidden), r.Y, r); err != nil {
+		return err
+	}
+	for i, want := range outOf(cfg, s, me, 0) {
+		nan := me == 2 && i/cfg.Hidden == token
+		if nan != (out[i] != out[i]) || !nan && float64(out[i]) != want {
+			return fmt.Errorf("rank %d: value %d is %v, want %v (NaN: %v)", me, i, out[i], want, nan)
 		}
-		v := viewOf(x.Config(), s, me, x.Name() == "agrs")
-		experts(ctx, x.Config(), r, r.Y, v.experts)
-		out := make([]float32, len(in))
-		if err := x.Combine(comm.Stream{}, comm.Of(out, cfg.Hidden), r.Y, r); err != nil {
-			return err
-		}
-		for i, want := range outOf(x.Config(), s, me, 0) {
-			nan := me == 2 && i/cfg.Hidden == token
-			if nan != (out[i] != out[i]) || !nan && float64(out[i]) != want {
-				return fmt.Errorf("rank %d: value %d is %v, want %v (NaN: %v)", me, i, out[i], want, nan)
-			}
-		}
-		return nil
-	})
-	require.NoError(t, err)
+	}
+	return nil
 }
 
 // testAllocations: after the largest batch, a step allocates a few small objects on each rank and no memory for rows.

@@ -14,6 +14,8 @@ type Step struct {
 	IDs    [][]int32   // [rank]: [numTokens, topK]
 	Weight [][]float32 // [rank]: [numTokens, topK]
 	Bias   [][]float32 // [rank]: [numTokens, hidden]
+
+	topK int
 }
 
 // draw chooses the experts of one token.
@@ -56,9 +58,9 @@ func none(_ *rand.Rand, ids []int32, _ int) {
 }
 
 // NewStep makes a step with tokens[r] tokens on rank r. Values are small integers, so that all sums are exact in every
-// payload type; each group of 128 has one 448, so that an fp8 wire is exact too, unless small is set (bf16, f16).
+// payload type. With an fp8 wire each group of 128 has one 448: the scale is then 1, and the others are exact too.
 func NewStep(name string, cfg ep.Config, seed uint64, tokens []int, d draw) Step {
-	s := Step{Name: name}
+	s := Step{Name: name, topK: cfg.TopK}
 	for r, n := range tokens {
 		rng := rand.New(rand.NewPCG(seed, uint64(r)))
 		x, bias := make([]float32, n*cfg.Hidden), make([]float32, n*cfg.Hidden)
@@ -89,7 +91,7 @@ func (s Step) String() string { return fmt.Sprintf("%s %v", s.Name, s.numTokens(
 func (s Step) numTokens() []int {
 	n := make([]int, len(s.IDs))
 	for r := range n {
-		n[r] = len(s.Bias[r])
+		n[r] = len(s.IDs[r]) / s.topK
 	}
 	return n
 }

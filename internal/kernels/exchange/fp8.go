@@ -5,6 +5,7 @@ import (
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
 	"github.com/weftgo/weft/internal/par"
+	"github.com/weftgo/weft/internal/simd"
 )
 
 // Quantiser narrows rows to e4m3 with one scale per 128 values. Like Partials it keeps the arguments of the call in
@@ -45,13 +46,13 @@ func (z *Quantiser) rows(lo, hi int) {
 
 // scaleOf returns the largest magnitude of x that is not NaN, over the largest e4m3 value.
 func scaleOf(x []float32) float32 {
-	most := float32(0)
-	for _, v := range x {
-		if v < 0 {
-			v = -v
-		}
-		if v > most {
-			most = v
+	most := simd.MaxAbs(x)
+	if most != most { // some are NaN: the others decide
+		most = 0
+		for _, v := range x {
+			if a := max(v, -v); a > most {
+				most = a
+			}
 		}
 	}
 	if s := most / dtype.MaxE4M3; s > 0 {

@@ -15,6 +15,8 @@ type Partials struct {
 	topK    int
 	rounded dtype.DType
 	body    func(lo, hi int)
+
+	copyBody func(lo, hi int)
 }
 
 // Sum writes row i of dst [numRows, hidden] as the fp32 sum, over the k of row i that have a slot, in k order, from +0, of weight times
@@ -59,21 +61,30 @@ func (p *Partials) rows(lo, hi int) {
 	}
 }
 
-// Widen writes y [numRows, hidden] into dst of another or the same type, and zeros for rows without slots, which are not
+// Copy writes y [numRows, hidden] into dst of another or the same type, and zeros for rows without slots, which are not
 // read. When dst is y itself, it only writes those zeros.
-func Widen(dst, y comm.Buffer, index *routing.Index, topK int) {
+func (p *Partials) Copy(dst, y comm.Buffer, index *routing.Index, topK int) {
+	if p.copyBody == nil {
+		p.copyBody = p.copyRows
+	}
+	p.dst, p.y, p.index, p.topK = dst, y, index, topK
+	par.For(dst.Rows(), grain(dst.Cols()/2), p.copyBody)
+	p.dst, p.y = comm.Buffer{}, comm.Buffer{}
+}
+
+func (p *Partials) copyRows(lo, hi int) {
 	var buf [block]float32
-	hidden := dst.Cols()
-	same := dst.Addr() == y.Addr() && dst.DType() == y.DType()
-	for i := range dst.Rows() {
-		if !used(index.Slot[i*topK : (i+1)*topK]) {
-			clear(dst.RowBytes(i))
+	hidden := p.dst.Cols()
+	same := p.dst.Addr() == p.y.Addr() && p.dst.DType() == p.y.DType()
+	for i := lo; i < hi; i++ {
+		if !used(p.index.Slot[i*p.topK : (i+1)*p.topK]) {
+			clear(p.dst.RowBytes(i))
 			continue
 		}
 		for c := 0; !same && c < hidden; c += block {
 			x := buf[:min(block, hidden-c)]
-			load(x, y, i, c)
-			store(dst, i, c, x)
+			load(x, p.y, i, c)
+			store(p.dst, i, c, x)
 		}
 	}
 }

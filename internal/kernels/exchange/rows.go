@@ -2,9 +2,11 @@ package exchange
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/simd"
 )
 
 // block is how many values of a row are summed at a time, in an fp32 accumulator on the stack.
@@ -16,13 +18,9 @@ func load(dst []float32, b comm.Buffer, i, c int) {
 	case dtype.F32:
 		copy(dst, comm.Row[float32](b, i)[c:])
 	case dtype.BF16:
-		for j, v := range comm.Row[dtype.BFloat16](b, i)[c : c+len(dst)] {
-			dst[j] = v.Float32()
-		}
+		simd.BF16ToF32(dst, halves(comm.Row[dtype.BFloat16](b, i)[c:c+len(dst)]))
 	case dtype.F16:
-		for j, v := range comm.Row[dtype.Float16](b, i)[c : c+len(dst)] {
-			dst[j] = v.Float32()
-		}
+		simd.F16ToF32(dst, halves(comm.Row[dtype.Float16](b, i)[c:c+len(dst)]))
 	default:
 		panic(fmt.Sprintf("exchange: rows of %v", b))
 	}
@@ -34,63 +32,51 @@ func store(b comm.Buffer, i, c int, src []float32) {
 	case dtype.F32:
 		copy(comm.Row[float32](b, i)[c:], src)
 	case dtype.BF16:
-		row := comm.Row[dtype.BFloat16](b, i)[c : c+len(src)]
-		for j := range row {
-			row[j] = dtype.ToBFloat16(src[j])
-		}
+		simd.F32ToBF16(halves(comm.Row[dtype.BFloat16](b, i)[c:c+len(src)]), src)
 	case dtype.F16:
-		row := comm.Row[dtype.Float16](b, i)[c : c+len(src)]
-		for j := range row {
-			row[j] = dtype.ToFloat16(src[j])
-		}
+		simd.F32ToF16(halves(comm.Row[dtype.Float16](b, i)[c:c+len(src)]), src)
 	default:
 		panic(fmt.Sprintf("exchange: rows of %v", b))
 	}
 }
 
+// halves views 16-bit floats as the integers that package simd takes.
+func halves[T dtype.BFloat16 | dtype.Float16](x []T) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+}
+
 // add adds columns [c, c+len(acc)) of row i of b to acc.
 func add(acc []float32, b comm.Buffer, i, c int) {
 	if b.DType() == dtype.F32 {
-		row := comm.Row[float32](b, i)[c : c+len(acc)]
-		for j, v := range row {
-			acc[j] += v
-		}
+		simd.Add(acc, comm.Row[float32](b, i)[c:c+len(acc)])
 		return
 	}
 	var wide [block]float32
 	load(wide[:len(acc)], b, i, c)
-	for j, v := range wide[:len(acc)] {
-		acc[j] += v
-	}
+	simd.Add(acc, wide[:len(acc)])
 }
 
 // addScaled adds weight times columns [c, c+len(acc)) of row i of b to acc, each product rounded to fp32 first.
 func addScaled(acc []float32, weight float32, b comm.Buffer, i, c int) {
 	if b.DType() == dtype.F32 {
-		row := comm.Row[float32](b, i)[c : c+len(acc)]
-		for j, v := range row {
-			acc[j] += float32(weight * v)
-		}
+		simd.AxpyExact(acc, comm.Row[float32](b, i)[c:c+len(acc)], weight)
 		return
 	}
 	var wide [block]float32
 	load(wide[:len(acc)], b, i, c)
-	for j, v := range wide[:len(acc)] {
-		acc[j] += float32(weight * v)
-	}
+	simd.AxpyExact(acc, wide[:len(acc)], weight)
 }
 
 // round replaces each value by the nearest of type t.
 func round(x []float32, t dtype.DType) {
+	var buf [block]uint16
 	switch t {
 	case dtype.BF16:
-		for i, v := range x {
-			x[i] = dtype.ToBFloat16(v).Float32()
-		}
+		simd.F32ToBF16(buf[:len(x)], x)
+		simd.BF16ToF32(x, buf[:len(x)])
 	case dtype.F16:
-		for i, v := range x {
-			x[i] = dtype.ToFloat16(v).Float32()
-		}
+		simd.F32ToF16(buf[:len(x)], x)
+		simd.F16ToF32(x, buf[:len(x)])
 	}
 }
 
