@@ -18,10 +18,13 @@
 // # Order of sums
 //
 // Drivers comm/local and comm/p2p add in fp32, in rank order, from +0, and round once to the payload type; integers wrap.
-// The uniform and the ragged form of an operation give the same bits. NaN is handled as IEEE 754 says.
+// The uniform and the ragged form of an operation give the same bits. Prod, Min and Max of floats are taken in fp32 too,
+// beginning with rank 0's value; Min and Max are NaN where any rank has NaN. Which NaN comes out is not specified.
 //
 // # Errors
 //
 // Every error of a collective is an [*Error] with a [Code]: errors.Is(err, comm.Timeout). A wait that outlasts the world's
-// timeout names the rank it waited for. After Timeout or Remote the world is dead, and every later call says so.
+// timeout names the rank it waited for. After Timeout or Remote the world is dead, and every later call says so. What one
+// rank can see to be wrong (shapes, counts, overlapping buffers) fails on that rank before it waits; calls of ranks that
+// do not match fail on all of them. Errors name ranks by their number in the world, in groups made by Split too.
 package comm

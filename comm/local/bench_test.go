@@ -91,9 +91,10 @@ func BenchmarkReduce(b *testing.B) {
 			for i := range 8 {
 				p.srcs[i] = make([]byte, pieceSize*t.Size())
 			}
+			out := make([]byte, pieceSize*t.Size())
 			b.SetBytes(int64(8 * pieceSize * t.Size()))
 			for b.Loop() {
-				p.reduce(p.srcs[:8], t, comm.Sum)
+				p.reduce(out, p.srcs[:8], t, comm.Sum)
 			}
 		})
 	}

@@ -77,16 +77,18 @@ const pieceSize = 2048
 
 // piece is the memory of one reduceRange.
 type piece struct {
-	srcs [MaxRanks][]byte
-	acc  [pieceSize]float32
-	tmp  [pieceSize]float32
-	out  [pieceSize]int64 // room for any element type
+	srcs   [MaxRanks][]byte
+	floats [MaxRanks][]float32 // srcs again
+	halves [MaxRanks][]uint16  // srcs again
+	acc    [pieceSize]float32
+	tmp    [pieceSize]float32
+	out    [pieceSize]int64 // room for any integer type
 }
 
 var pieces = sync.Pool{New: func() any { return new(piece) }}
 
 // reduceRange reduces a range of elements, counted from base. A piece is read from all inputs before it is written to any
-// output, so outputs may be inputs.
+// output, so outputs may be inputs; the first output is where the result is made.
 func (j *job) reduceRange(lo, hi int) {
 	p := pieces.Get().(*piece)
 	t, cols := j.srcs[0].DType(), j.srcs[0].Cols()
@@ -99,13 +101,17 @@ func (j *job) reduceRange(lo, hi int) {
 		for i := range j.srcs {
 			p.srcs[i] = j.bytes(&j.srcs[i], lo, end)
 		}
-		out := p.reduce(p.srcs[:len(j.srcs)], t, j.reduce)
-		for i := range j.dsts {
-			copy(j.bytes(&j.dsts[i], lo, end), out)
+		out := j.bytes(&j.dsts[0], lo, end)
+		p.reduce(out, p.srcs[:len(j.srcs)], t, j.reduce)
+		for i := range j.dsts[1:] {
+			copy(j.bytes(&j.dsts[i+1], lo, end), out)
 		}
 		lo = end
 	}
-	clear(p.srcs[:len(j.srcs)])
+	n := len(j.srcs)
+	clear(p.srcs[:n])
+	clear(p.floats[:n])
+	clear(p.halves[:n])
 	pieces.Put(p)
 }
 

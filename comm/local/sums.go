@@ -5,36 +5,57 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/simd"
 )
 
-// reduce combines srcs in order and returns the result in p's memory. All have the same length, pieceSize elements at
-// most.
-func (p *piece) reduce(srcs [][]byte, t dtype.DType, r comm.ReduceOp) []byte {
-	n := len(srcs[0]) / t.Size()
-	out := unsafe.Slice((*byte)(unsafe.Pointer(&p.out)), len(srcs[0]))
-	switch t {
-	case dtype.I8:
-		foldInts[int8](out, srcs, r)
-	case dtype.U8:
-		foldInts[uint8](out, srcs, r)
-	case dtype.I32:
-		foldInts[int32](out, srcs, r)
-	case dtype.I64:
-		foldInts[int64](out, srcs, r)
+// reduce combines srcs in order into out. All have the same length, pieceSize elements at most. Out may be one of srcs:
+// it is written only after, or element for element as, all have been read.
+func (p *piece) reduce(out []byte, srcs [][]byte, t dtype.DType, r comm.ReduceOp) {
+	switch {
+	case t == dtype.F32 && r == comm.Sum:
+		simd.SumInto(of[float32](out), p.floatsOf(srcs))
+	case t == dtype.BF16 && r == comm.Sum:
+		simd.SumIntoBF16(of[uint16](out), p.halvesOf(srcs))
+	case t == dtype.F16 && r == comm.Sum:
+		simd.SumIntoF16(of[uint16](out), p.halvesOf(srcs))
+	case t == dtype.I8:
+		foldInts[int8](out, p.out[:], srcs, r)
+	case t == dtype.U8:
+		foldInts[uint8](out, p.out[:], srcs, r)
+	case t == dtype.I32:
+		foldInts[int32](out, p.out[:], srcs, r)
+	case t == dtype.I64:
+		foldInts[int64](out, p.out[:], srcs, r)
 	default:
-		p.reduceFloats(srcs, n, t, r)
-		narrow(out, p.acc[:n], t)
+		acc := p.acc[:len(out)/t.Size()]
+		p.reduceFloats(acc, srcs, t, r)
+		narrow(out, acc, t)
 	}
-	return out
 }
 
-// reduceFloats leaves the fp32 reduction of n elements in p.acc.
-func (p *piece) reduceFloats(srcs [][]byte, n int, t dtype.DType, r comm.ReduceOp) {
-	acc := p.acc[:n]
+// floatsOf views sources as float32.
+func (p *piece) floatsOf(srcs [][]byte) [][]float32 {
+	for i, s := range srcs {
+		p.floats[i] = of[float32](s)
+	}
+	return p.floats[:len(srcs)]
+}
+
+// halvesOf views sources as 16-bit words.
+func (p *piece) halvesOf(srcs [][]byte) [][]uint16 {
+	for i, s := range srcs {
+		p.halves[i] = of[uint16](s)
+	}
+	return p.halves[:len(srcs)]
+}
+
+// reduceFloats leaves the fp32 reduction in acc.
+func (p *piece) reduceFloats(acc []float32, srcs [][]byte, t dtype.DType, r comm.ReduceOp) {
+	tmp := p.tmp[:len(acc)]
 	if r == comm.Sum || r == comm.Avg {
 		clear(acc)
 		for _, s := range srcs {
-			x := widen(p.tmp[:n], s, t)[:len(acc)] // of one length, so that the loop has no bounds checks
+			x := widen(tmp, s, t)[:len(acc)] // of one length, so that the loop has no bounds checks
 			for i := range acc {
 				acc[i] += x[i]
 			}
@@ -46,9 +67,9 @@ func (p *piece) reduceFloats(srcs [][]byte, n int, t dtype.DType, r comm.ReduceO
 		}
 		return
 	}
-	copy(acc, widen(p.tmp[:n], srcs[0], t))
+	copy(acc, widen(tmp, srcs[0], t))
 	for _, s := range srcs[1:] {
-		combine(acc, widen(p.tmp[:n], s, t), r)
+		combine(acc, widen(tmp, s, t), r)
 	}
 }
 
@@ -76,14 +97,9 @@ func widen(tmp []float32, src []byte, t dtype.DType) []float32 {
 	case dtype.F32:
 		return of[float32](src)
 	case dtype.BF16:
-		x := of[dtype.BFloat16](src)[:len(tmp)]
-		for i := range tmp {
-			tmp[i] = x[i].Float32()
-		}
+		simd.BF16ToF32(tmp, of[uint16](src))
 	case dtype.F16:
-		for i, v := range of[dtype.Float16](src) {
-			tmp[i] = v.Float32()
-		}
+		simd.F16ToF32(tmp, of[uint16](src))
 	case dtype.F8E4M3:
 		for i, v := range src {
 			tmp[i] = dtype.E4M3(v).Float32()
@@ -110,15 +126,9 @@ func narrow(out []byte, acc []float32, t dtype.DType) {
 	case dtype.F32:
 		copy(of[float32](out), acc)
 	case dtype.BF16:
-		x := of[dtype.BFloat16](out)
-		for i, v := range acc {
-			x[i] = dtype.ToBFloat16(v)
-		}
+		simd.F32ToBF16(of[uint16](out), acc)
 	case dtype.F16:
-		x := of[dtype.Float16](out)
-		for i, v := range acc {
-			x[i] = dtype.ToFloat16(v)
-		}
+		simd.F32ToF16(of[uint16](out), acc)
 	case dtype.F8E4M3:
 		for i, v := range acc {
 			out[i] = byte(dtype.ToE4M3(v))
@@ -130,9 +140,9 @@ func narrow(out []byte, acc []float32, t dtype.DType) {
 	}
 }
 
-// foldInts reduces integers in their own width: sums and products wrap.
-func foldInts[T int8 | uint8 | int32 | int64](out []byte, srcs [][]byte, r comm.ReduceOp) {
-	acc := of[T](out)
+// foldInts reduces integers in their own width: sums and products wrap. It works in tmp.
+func foldInts[T int8 | uint8 | int32 | int64](out []byte, tmp []int64, srcs [][]byte, r comm.ReduceOp) {
+	acc := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(tmp))), len(of[T](out)))
 	copy(acc, of[T](srcs[0]))
 	for _, s := range srcs[1:] {
 		x := of[T](s)
@@ -155,10 +165,11 @@ func foldInts[T int8 | uint8 | int32 | int64](out []byte, srcs [][]byte, r comm.
 			}
 		}
 	}
+	copy(of[T](out), acc)
 }
 
 // of views bytes as elements. A buffer of weft begins at an element of its type, so the alignment holds.
-func of[T dtype.Element](b []byte) []T {
+func of[T float32 | uint16 | int8 | uint8 | int32 | int64](b []byte) []T {
 	var z T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(z)))
 }
