@@ -89,8 +89,8 @@ func TestOverflowFailsOnAllRanks(t *testing.T) {
 	})
 }
 
-// Rank 1 would get 12 rows and takes 6: all of rank 0, two of rank 1, none of rank 2. What a token
-// asked of its own rank arrives.
+// Rank 1 would get 12 rows and takes 6: all of rank 0, two of rank 1, none of rank 2. What their
+// tokens asked of other ranks arrives all the same.
 func TestOverflowDropsTheLastRows(t *testing.T) {
 	capacity(t, ep.Drop, func(c *comm.Comm, x *alltoall.Exchange, tokens comm.Buffer) error {
 		me := c.Rank()
