@@ -124,6 +124,28 @@ func TestSplitCancelledAndTriedAgain(t *testing.T) {
 	})
 }
 
+// A rank that gave up its Split and does not come back is missed like any other.
+func TestSplitCancelledForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := openTimeout(t, 2, time.Minute)
+		var got error
+		_ = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
+			if c.Rank() == 0 {
+				short, cancel := context.WithCancel(ctx)
+				time.AfterFunc(time.Second, cancel)
+				_, err := c.Split(short, 0, 0)
+				require.ErrorIs(t, err, comm.Aborted)
+				<-w.Done()
+				return nil
+			}
+			time.Sleep(2 * time.Second)
+			_, got = c.Split(ctx, 0, 0)
+			return got
+		})
+		require.EqualError(t, got, "split: rank 1: timeout (rank 0): waited 1m0s (of 1m0s) for rank 0 in split color 0 key 0")
+	})
+}
+
 // While all ranks are in a call, an abort from outside does not tear it: it ends well on all ranks or on none.
 func TestAbortDoesNotTearACall(t *testing.T) {
 	for i := range 50 {

@@ -35,7 +35,7 @@ type meeting struct {
 
 	mu      sync.Mutex // of what follows
 	broken  *fault     // a panic between the meetings; looked at after the second
-	gone    uint64     // seats that arrived in this round and left it again
+	gone    uint64     // seats that came, and left when the world died or a wait ran out: not to blame
 	expired uint64     // who was missing when the first wait ran out of time; 0 before that
 }
 
@@ -48,7 +48,6 @@ type seat struct {
 	job   job
 	timer *time.Timer // sends a token; armed at most once in a timeout, not once in a wait
 	armed atomic.Bool // the timer has been set and has not fired
-	left  bool        // this seat's bit in gone is set
 	_     [64]byte
 }
 
@@ -75,12 +74,6 @@ const (
 // arrive notes that the seat has come. If it is the last, it must call release soon. round is what release will change.
 func (m *meeting) arrive(pos int) (round uint64, last bool) {
 	bit := uint64(1) << pos
-	if s := &m.seats[pos]; s.left {
-		m.mu.Lock()
-		m.gone &^= bit
-		m.mu.Unlock()
-		s.left = false
-	}
 	round = m.round.Load()
 	return round, m.arrived.Or(bit)|bit == m.full
 }

@@ -69,28 +69,28 @@ func (m *meeting) leave(ctx context.Context, pos int, call *call, waited time.Du
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	bit := uint64(1) << pos
-	var missing uint64
 	for {
 		v := m.arrived.Load()
 		if v&bit == 0 || v == m.full {
 			return true, nil
 		}
-		missing = m.full &^ (v | m.gone)
-		if err = m.reason(ctx, pos, call, waited, missing); err == nil {
+		if err = m.reason(ctx, pos, call, waited, v); err == nil {
 			return false, nil
 		}
 		if m.arrived.CompareAndSwap(v, v&^bit) {
 			break
 		}
 	}
-	m.gone |= bit
-	m.seats[pos].left = true
+	if m.expired != 0 || !m.life.alive() {
+		m.gone |= bit
+	}
 	return false, err
 }
 
-// reason says why the seat may leave; nil if there is no reason. m.mu is held.
-func (m *meeting) reason(ctx context.Context, pos int, call *call, waited time.Duration, missing uint64) error {
+// reason says why the seat may leave when only the seats in arrived have come; nil if there is no reason. m.mu is held.
+func (m *meeting) reason(ctx context.Context, pos int, call *call, waited time.Duration, arrived uint64) error {
 	rank := m.seats[pos].rank
+	missing := m.full &^ (arrived | m.gone)
 	if !m.life.alive() {
 		if m.expired != 0 && m.expired>>pos&1 == 0 { // we waited for the same ranks as the one that gave up first
 			return m.timeoutError(rank, call, waited, m.expired)
@@ -103,7 +103,7 @@ func (m *meeting) reason(ctx context.Context, pos int, call *call, waited time.D
 		}
 		return m.timeoutError(rank, call, waited, m.expired)
 	}
-	if gone := m.closed.Load() & missing; gone != 0 {
+	if gone := m.closed.Load() &^ arrived; gone != 0 {
 		e := comm.Errorf(call.label(), rank, comm.Invalid, "%s closed", m.names(gone))
 		e.Peer = m.first(gone)
 		return e
