@@ -26,7 +26,9 @@ type Config struct {
 	MaxBatchedTokens int // tokens of one step of one replica
 	MaxSeqs          int // requests that run at once on one replica
 	MaxModelLen      int // tokens of one request, prompt and output together
-	MaxLogits        int // rows of logits of one step of one replica; 0 means MaxBatchedTokens
+	// MaxLogits is the rows of logits of one step of one replica, which scored prompts need for each token. 0 means as many
+	// as 256 MiB hold, at least MaxSeqs.
+	MaxLogits int
 
 	BlockSize, NumBlocks int // of the key/value cache of one replica
 
@@ -59,8 +61,13 @@ func (c *Config) check(world *comm.World, numModels int) error {
 	if c.StepTimeout == 0 {
 		c.StepTimeout = 5 * time.Minute
 	}
+	if c.MaxLogits == 0 {
+		c.MaxLogits = max(c.MaxSeqs, maxLogitBytes/(4*c.VocabSize))
+	}
 	if c.Policy == nil {
 		c.Policy = RoundRobin()
 	}
 	return nil
 }
+
+const maxLogitBytes = 256 << 20
