@@ -150,21 +150,21 @@ func TestPanel(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level simd.Level) {
 		rng := rand.New(rand.NewPCG(3, 4))
 		for _, m := range []int{0, 1, 2, 5, 6, 8, 13, 100} {
-			for n := 0; n <= PanelWidth; n++ {
-				for _, k := range []int{0, 1, 16, 24, 1000} {
-					panel := normal(rng, k*PanelWidth)
+			for _, n := range []int{0, 1, 2, 3, 7, 8, 9, 12, 15, 16, 17, 40, 64, 70} {
+				for _, k := range []int{0, 1, 16, 24, 501} {
+					panel := normal(rng, (n+15)/16*k*PanelWidth)
 					w := filled(n*k, 0)
 					for j := range n {
 						for i := range k {
-							w[j*k+i] = panel[i*PanelWidth+j]
+							w[j*k+i] = panel[(j/16*k+i)*PanelWidth+j%16]
 						}
 					}
 					a := normal(rng, m*(k+3))
 					for _, accumulate := range []bool{false, true} {
-						want := filled(m*20, 0.5)
+						want := filled(m*72, 0.5)
 						got := append([]float32(nil), want...)
-						reference(level, want, 20, a, k+3, m, w, n, k, k, accumulate)
-						Panel(got, 20, a, k+3, m, k, panel, n, accumulate)
+						reference(level, want, 72, a, k+3, m, w, n, k, k, accumulate)
+						Panel(got, 72, a, k+3, m, k, panel, n, accumulate)
 						requireSameBits(t, want, got, fmt.Sprintf("m=%d n=%d k=%d %v", m, n, k, accumulate))
 					}
 				}

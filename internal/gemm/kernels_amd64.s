@@ -49,11 +49,11 @@ stridedAVX2_panel:
 	MOVQ    m+32(FP), BX
 	MOVQ    BX, 16(SP)
 	CMPQ    16(SP), $0x01
-	JNE     stridedAVX2_not1
+	JNE     stridedAVX2_not1x64
 	CMPQ    n+64(FP), $0x40
-	JL      stridedAVX2_not1
+	JL      stridedAVX2_not1x64
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     stridedAVX2_1x64_zero
+	JEQ     stridedAVX2_1v8_zero
 	MOVQ    8(SP), BX
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
@@ -63,9 +63,9 @@ stridedAVX2_panel:
 	VMOVUPS 160(BX), Y5
 	VMOVUPS 192(BX), Y6
 	VMOVUPS 224(BX), Y7
-	JMP     stridedAVX2_1x64_start
+	JMP     stridedAVX2_1v8_start
 
-stridedAVX2_1x64_zero:
+stridedAVX2_1v8_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -75,7 +75,7 @@ stridedAVX2_1x64_zero:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 
-stridedAVX2_1x64_start:
+stridedAVX2_1v8_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -90,9 +90,9 @@ stridedAVX2_1x64_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX2_1x64_tail
+	JL   stridedAVX2_1v8_tail
 
-stridedAVX2_1x64_loop:
+stridedAVX2_1v8_loop:
 	VBROADCASTSS (R8)(CX*4), Y8
 	VFMADD231PS  (AX), Y8, Y0
 	VFMADD231PS  32(AX), Y8, Y1
@@ -135,14 +135,14 @@ stridedAVX2_1x64_loop:
 	ADDQ         $0x00000100, R12
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX2_1x64_loop
+	JLE          stridedAVX2_1v8_loop
 
-stridedAVX2_1x64_tail:
+stridedAVX2_1v8_tail:
 	ADDQ $0x04, DX
 
-stridedAVX2_1x64_tailloop:
+stridedAVX2_1v8_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX2_1x64_store
+	JGE          stridedAVX2_1v8_store
 	VBROADCASTSS (R8)(CX*4), Y8
 	VFMADD231PS  (AX), Y8, Y0
 	VFMADD231PS  32(AX), Y8, Y1
@@ -157,9 +157,9 @@ stridedAVX2_1x64_tailloop:
 	ADDQ         $0x40, R11
 	ADDQ         $0x40, R12
 	INCQ         CX
-	JMP          stridedAVX2_1x64_tailloop
+	JMP          stridedAVX2_1v8_tailloop
 
-stridedAVX2_1x64_store:
+stridedAVX2_1v8_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
@@ -178,13 +178,104 @@ stridedAVX2_1x64_store:
 	ADDQ    $0x00000100, c+16(FP)
 	JMP     stridedAVX2_panel
 
-stridedAVX2_not1:
-	CMPQ    16(SP), $0x02
-	JNE     stridedAVX2_not2
+stridedAVX2_not1x64:
+	CMPQ    16(SP), $0x01
+	JNE     stridedAVX2_not1x32
 	CMPQ    n+64(FP), $0x20
-	JL      stridedAVX2_not2
+	JL      stridedAVX2_not1x32
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     stridedAVX2_2x32_zero
+	JEQ     stridedAVX2_1v4_zero
+	MOVQ    8(SP), BX
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	JMP     stridedAVX2_1v4_start
+
+stridedAVX2_1v4_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+stridedAVX2_1v4_start:
+	MOVQ (SP), BX
+	MOVQ BX, R8
+	ADDQ lda+8(FP), BX
+	MOVQ BX, (SP)
+	MOVQ b+40(FP), AX
+	MOVQ AX, SI
+	ADDQ bstride+48(FP), SI
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   stridedAVX2_1v4_tail
+
+stridedAVX2_1v4_loop:
+	VBROADCASTSS (R8)(CX*4), Y4
+	VFMADD231PS  (AX), Y4, Y0
+	VFMADD231PS  32(AX), Y4, Y1
+	VFMADD231PS  (SI), Y4, Y2
+	VFMADD231PS  32(SI), Y4, Y3
+	VBROADCASTSS 4(R8)(CX*4), Y4
+	VFMADD231PS  64(AX), Y4, Y0
+	VFMADD231PS  96(AX), Y4, Y1
+	VFMADD231PS  64(SI), Y4, Y2
+	VFMADD231PS  96(SI), Y4, Y3
+	VBROADCASTSS 8(R8)(CX*4), Y4
+	VFMADD231PS  128(AX), Y4, Y0
+	VFMADD231PS  160(AX), Y4, Y1
+	VFMADD231PS  128(SI), Y4, Y2
+	VFMADD231PS  160(SI), Y4, Y3
+	VBROADCASTSS 12(R8)(CX*4), Y4
+	VFMADD231PS  192(AX), Y4, Y0
+	VFMADD231PS  224(AX), Y4, Y1
+	VFMADD231PS  192(SI), Y4, Y2
+	VFMADD231PS  224(SI), Y4, Y3
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, SI
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          stridedAVX2_1v4_loop
+
+stridedAVX2_1v4_tail:
+	ADDQ $0x04, DX
+
+stridedAVX2_1v4_tailloop:
+	CMPQ         CX, DX
+	JGE          stridedAVX2_1v4_store
+	VBROADCASTSS (R8)(CX*4), Y4
+	VFMADD231PS  (AX), Y4, Y0
+	VFMADD231PS  32(AX), Y4, Y1
+	VFMADD231PS  (SI), Y4, Y2
+	VFMADD231PS  32(SI), Y4, Y3
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, SI
+	INCQ         CX
+	JMP          stridedAVX2_1v4_tailloop
+
+stridedAVX2_1v4_store:
+	MOVQ    8(SP), BX
+	VMOVUPS Y0, (BX)
+	VMOVUPS Y1, 32(BX)
+	VMOVUPS Y2, 64(BX)
+	VMOVUPS Y3, 96(BX)
+	ADDQ    ldc+24(FP), BX
+	MOVQ    BX, 8(SP)
+	MOVQ    bstride+48(FP), BX
+	SHLQ    $0x01, BX
+	ADDQ    BX, b+40(FP)
+	SUBQ    $0x20, n+64(FP)
+	ADDQ    $0x00000080, c+16(FP)
+	JMP     stridedAVX2_panel
+
+stridedAVX2_not1x32:
+	CMPQ    16(SP), $0x02
+	JNE     stridedAVX2_not2x32
+	CMPQ    n+64(FP), $0x20
+	JL      stridedAVX2_not2x32
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     stridedAVX2_2v4_zero
 	MOVQ    8(SP), BX
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
@@ -195,9 +286,9 @@ stridedAVX2_not1:
 	VMOVUPS 32(BX), Y5
 	VMOVUPS 64(BX), Y6
 	VMOVUPS 96(BX), Y7
-	JMP     stridedAVX2_2x32_start
+	JMP     stridedAVX2_2v4_start
 
-stridedAVX2_2x32_zero:
+stridedAVX2_2v4_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -207,7 +298,7 @@ stridedAVX2_2x32_zero:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 
-stridedAVX2_2x32_start:
+stridedAVX2_2v4_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -220,9 +311,9 @@ stridedAVX2_2x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX2_2x32_tail
+	JL   stridedAVX2_2v4_tail
 
-stridedAVX2_2x32_loop:
+stridedAVX2_2v4_loop:
 	VMOVUPS      (AX), Y8
 	VMOVUPS      32(AX), Y9
 	VMOVUPS      (SI), Y10
@@ -283,14 +374,14 @@ stridedAVX2_2x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX2_2x32_loop
+	JLE          stridedAVX2_2v4_loop
 
-stridedAVX2_2x32_tail:
+stridedAVX2_2v4_tail:
 	ADDQ $0x04, DX
 
-stridedAVX2_2x32_tailloop:
+stridedAVX2_2v4_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX2_2x32_store
+	JGE          stridedAVX2_2v4_store
 	VMOVUPS      (AX), Y8
 	VMOVUPS      32(AX), Y9
 	VMOVUPS      (SI), Y10
@@ -308,9 +399,9 @@ stridedAVX2_2x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          stridedAVX2_2x32_tailloop
+	JMP          stridedAVX2_2v4_tailloop
 
-stridedAVX2_2x32_store:
+stridedAVX2_2v4_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
@@ -330,13 +421,13 @@ stridedAVX2_2x32_store:
 	ADDQ    $0x00000080, c+16(FP)
 	JMP     stridedAVX2_panel
 
-stridedAVX2_not2:
+stridedAVX2_not2x32:
 	CMPQ    16(SP), $0x03
-	JNE     stridedAVX2_not3
+	JNE     stridedAVX2_not3x32
 	CMPQ    n+64(FP), $0x20
-	JL      stridedAVX2_not3
+	JL      stridedAVX2_not3x32
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     stridedAVX2_3x32_zero
+	JEQ     stridedAVX2_3v4_zero
 	MOVQ    8(SP), BX
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
@@ -352,9 +443,9 @@ stridedAVX2_not2:
 	VMOVUPS 32(BX), Y9
 	VMOVUPS 64(BX), Y10
 	VMOVUPS 96(BX), Y11
-	JMP     stridedAVX2_3x32_start
+	JMP     stridedAVX2_3v4_start
 
-stridedAVX2_3x32_zero:
+stridedAVX2_3v4_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -368,7 +459,7 @@ stridedAVX2_3x32_zero:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 
-stridedAVX2_3x32_start:
+stridedAVX2_3v4_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -383,9 +474,9 @@ stridedAVX2_3x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX2_3x32_tail
+	JL   stridedAVX2_3v4_tail
 
-stridedAVX2_3x32_loop:
+stridedAVX2_3v4_loop:
 	VBROADCASTSS (R8)(CX*4), Y12
 	VBROADCASTSS (R9)(CX*4), Y13
 	VBROADCASTSS (R10)(CX*4), Y14
@@ -466,14 +557,14 @@ stridedAVX2_3x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX2_3x32_loop
+	JLE          stridedAVX2_3v4_loop
 
-stridedAVX2_3x32_tail:
+stridedAVX2_3v4_tail:
 	ADDQ $0x04, DX
 
-stridedAVX2_3x32_tailloop:
+stridedAVX2_3v4_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX2_3x32_store
+	JGE          stridedAVX2_3v4_store
 	VBROADCASTSS (R8)(CX*4), Y12
 	VBROADCASTSS (R9)(CX*4), Y13
 	VBROADCASTSS (R10)(CX*4), Y14
@@ -496,9 +587,9 @@ stridedAVX2_3x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          stridedAVX2_3x32_tailloop
+	JMP          stridedAVX2_3v4_tailloop
 
-stridedAVX2_3x32_store:
+stridedAVX2_3v4_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
@@ -523,35 +614,1340 @@ stridedAVX2_3x32_store:
 	ADDQ    $0x00000080, c+16(FP)
 	JMP     stridedAVX2_panel
 
-stridedAVX2_not3:
-stridedAVX2_p1_rows:
+stridedAVX2_not3x32:
+	CMPQ n+64(FP), $0x08
+	JG   stridedAVX2_whole
+
+stridedAVX2_v1_rows:
 	MOVQ 16(SP), BX
 	CMPQ BX, $0x00
-	JLE  stridedAVX2_p1_end
-	CMPQ BX, $0x0c
-	JGE  stridedAVX2_p1_tile6
-	CMPQ BX, $0x06
-	JLE  stridedAVX2_p1_pick
+	JLE  stridedAVX2_v1_end
+	CMPQ BX, $0x10
+	JGE  stridedAVX2_v1_tile8
+	CMPQ BX, $0x08
+	JLE  stridedAVX2_v1_pick
 	INCQ BX
 	SHRQ $0x01, BX
 
-stridedAVX2_p1_pick:
+stridedAVX2_v1_pick:
 	CMPQ BX, $0x01
-	JEQ  stridedAVX2_p1_tile1
+	JEQ  stridedAVX2_v1_tile1
 	CMPQ BX, $0x02
-	JEQ  stridedAVX2_p1_tile2
+	JEQ  stridedAVX2_v1_tile2
 	CMPQ BX, $0x03
-	JEQ  stridedAVX2_p1_tile3
+	JEQ  stridedAVX2_v1_tile3
 	CMPQ BX, $0x04
-	JEQ  stridedAVX2_p1_tile4
+	JEQ  stridedAVX2_v1_tile4
 	CMPQ BX, $0x05
-	JEQ  stridedAVX2_p1_tile5
+	JEQ  stridedAVX2_v1_tile5
+	CMPQ BX, $0x06
+	JEQ  stridedAVX2_v1_tile6
+	CMPQ BX, $0x07
+	JEQ  stridedAVX2_v1_tile7
 
-stridedAVX2_p1_tile6:
+stridedAVX2_v1_tile8:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     stridedAVX2_6x16_zero
+	JEQ     stridedAVX2_8v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_8v1_load_masked
+	MOVQ    8(SP), BX
+	VMOVUPS (BX), Y0
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y1
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y2
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y3
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y4
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y5
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y6
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y7
+	JMP     stridedAVX2_8v1_load_end
+
+stridedAVX2_8v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y3
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y4
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y5
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y6
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y7
+
+stridedAVX2_8v1_load_end:
+	JMP stridedAVX2_8v1_start
+
+stridedAVX2_8v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+stridedAVX2_8v1_start:
+	MOVQ (SP), BX
+	MOVQ BX, R8
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R9
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R10
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R11
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R12
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R13
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R15
+	ADDQ lda+8(FP), BX
+	MOVQ BX, DI
+	ADDQ lda+8(FP), BX
+	MOVQ BX, (SP)
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   stridedAVX2_8v1_tail
+
+stridedAVX2_8v1_loop:
+	VMOVUPS      (AX), Y8
+	VBROADCASTSS (R8)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VBROADCASTSS (R9)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VBROADCASTSS (R10)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VBROADCASTSS (R11)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y3
+	VBROADCASTSS (R12)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VBROADCASTSS (R13)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y5
+	VBROADCASTSS (R15)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y6
+	VBROADCASTSS (DI)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y7
+	VMOVUPS      64(AX), Y8
+	VBROADCASTSS 4(R8)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VBROADCASTSS 4(R11)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y3
+	VBROADCASTSS 4(R12)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VBROADCASTSS 4(R13)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y5
+	VBROADCASTSS 4(R15)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y6
+	VBROADCASTSS 4(DI)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y7
+	VMOVUPS      128(AX), Y8
+	VBROADCASTSS 8(R8)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VBROADCASTSS 8(R11)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y3
+	VBROADCASTSS 8(R12)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VBROADCASTSS 8(R13)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y5
+	VBROADCASTSS 8(R15)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y6
+	VBROADCASTSS 8(DI)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y7
+	VMOVUPS      192(AX), Y8
+	VBROADCASTSS 12(R8)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VBROADCASTSS 12(R11)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y3
+	VBROADCASTSS 12(R12)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VBROADCASTSS 12(R13)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y5
+	VBROADCASTSS 12(R15)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y6
+	VBROADCASTSS 12(DI)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y7
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          stridedAVX2_8v1_loop
+
+stridedAVX2_8v1_tail:
+	ADDQ $0x04, DX
+
+stridedAVX2_8v1_tailloop:
+	CMPQ         CX, DX
+	JGE          stridedAVX2_8v1_store
+	VMOVUPS      (AX), Y8
+	VBROADCASTSS (R8)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VBROADCASTSS (R9)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VBROADCASTSS (R10)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VBROADCASTSS (R11)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y3
+	VBROADCASTSS (R12)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VBROADCASTSS (R13)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y5
+	VBROADCASTSS (R15)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y6
+	VBROADCASTSS (DI)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y7
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          stridedAVX2_8v1_tailloop
+
+stridedAVX2_8v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_8v1_save_masked
+	MOVQ    8(SP), BX
+	VMOVUPS Y0, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y1, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y2, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y3, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y4, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y5, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y6, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y7, (BX)
+	JMP     stridedAVX2_8v1_save_end
+
+stridedAVX2_8v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y3, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y4, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y5, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y6, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y7, Y14, (BX)
+
+stridedAVX2_8v1_save_end:
+	ADDQ ldc+24(FP), BX
+	MOVQ BX, 8(SP)
+	SUBQ $0x08, 16(SP)
+	JMP  stridedAVX2_v1_rows
+
+stridedAVX2_v1_tile7:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     stridedAVX2_7v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_7v1_load_masked
+	MOVQ    8(SP), BX
+	VMOVUPS (BX), Y0
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y1
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y2
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y3
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y4
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y5
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y6
+	JMP     stridedAVX2_7v1_load_end
+
+stridedAVX2_7v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y3
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y4
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y5
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y6
+
+stridedAVX2_7v1_load_end:
+	JMP stridedAVX2_7v1_start
+
+stridedAVX2_7v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+
+stridedAVX2_7v1_start:
+	MOVQ (SP), BX
+	MOVQ BX, R8
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R9
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R10
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R11
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R12
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R13
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R15
+	ADDQ lda+8(FP), BX
+	MOVQ BX, (SP)
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   stridedAVX2_7v1_tail
+
+stridedAVX2_7v1_loop:
+	VMOVUPS      (AX), Y7
+	VBROADCASTSS (R8)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y0
+	VBROADCASTSS (R9)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y1
+	VBROADCASTSS (R10)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y2
+	VBROADCASTSS (R11)(CX*4), Y11
+	VFMADD231PS  Y7, Y11, Y3
+	VBROADCASTSS (R12)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS (R13)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y5
+	VBROADCASTSS (R15)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y6
+	VMOVUPS      64(AX), Y7
+	VBROADCASTSS 4(R8)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y2
+	VBROADCASTSS 4(R11)(CX*4), Y11
+	VFMADD231PS  Y7, Y11, Y3
+	VBROADCASTSS 4(R12)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS 4(R13)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y5
+	VBROADCASTSS 4(R15)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y6
+	VMOVUPS      128(AX), Y7
+	VBROADCASTSS 8(R8)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y2
+	VBROADCASTSS 8(R11)(CX*4), Y11
+	VFMADD231PS  Y7, Y11, Y3
+	VBROADCASTSS 8(R12)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS 8(R13)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y5
+	VBROADCASTSS 8(R15)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y6
+	VMOVUPS      192(AX), Y7
+	VBROADCASTSS 12(R8)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y2
+	VBROADCASTSS 12(R11)(CX*4), Y11
+	VFMADD231PS  Y7, Y11, Y3
+	VBROADCASTSS 12(R12)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS 12(R13)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y5
+	VBROADCASTSS 12(R15)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y6
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          stridedAVX2_7v1_loop
+
+stridedAVX2_7v1_tail:
+	ADDQ $0x04, DX
+
+stridedAVX2_7v1_tailloop:
+	CMPQ         CX, DX
+	JGE          stridedAVX2_7v1_store
+	VMOVUPS      (AX), Y7
+	VBROADCASTSS (R8)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y0
+	VBROADCASTSS (R9)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y1
+	VBROADCASTSS (R10)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y2
+	VBROADCASTSS (R11)(CX*4), Y11
+	VFMADD231PS  Y7, Y11, Y3
+	VBROADCASTSS (R12)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS (R13)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y5
+	VBROADCASTSS (R15)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y6
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          stridedAVX2_7v1_tailloop
+
+stridedAVX2_7v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_7v1_save_masked
+	MOVQ    8(SP), BX
+	VMOVUPS Y0, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y1, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y2, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y3, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y4, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y5, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y6, (BX)
+	JMP     stridedAVX2_7v1_save_end
+
+stridedAVX2_7v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y3, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y4, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y5, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y6, Y14, (BX)
+
+stridedAVX2_7v1_save_end:
+	ADDQ ldc+24(FP), BX
+	MOVQ BX, 8(SP)
+	SUBQ $0x07, 16(SP)
+	JMP  stridedAVX2_v1_rows
+
+stridedAVX2_v1_tile6:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     stridedAVX2_6v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_6v1_load_masked
+	MOVQ    8(SP), BX
+	VMOVUPS (BX), Y0
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y1
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y2
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y3
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y4
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y5
+	JMP     stridedAVX2_6v1_load_end
+
+stridedAVX2_6v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y3
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y4
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y5
+
+stridedAVX2_6v1_load_end:
+	JMP stridedAVX2_6v1_start
+
+stridedAVX2_6v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+
+stridedAVX2_6v1_start:
+	MOVQ (SP), BX
+	MOVQ BX, R8
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R9
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R10
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R11
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R12
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R13
+	ADDQ lda+8(FP), BX
+	MOVQ BX, (SP)
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   stridedAVX2_6v1_tail
+
+stridedAVX2_6v1_loop:
+	VMOVUPS      (AX), Y6
+	VBROADCASTSS (R8)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS (R9)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y1
+	VBROADCASTSS (R10)(CX*4), Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VBROADCASTSS (R11)(CX*4), Y10
+	VFMADD231PS  Y6, Y10, Y3
+	VBROADCASTSS (R12)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS (R13)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y5
+	VMOVUPS      64(AX), Y6
+	VBROADCASTSS 4(R8)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VBROADCASTSS 4(R11)(CX*4), Y10
+	VFMADD231PS  Y6, Y10, Y3
+	VBROADCASTSS 4(R12)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 4(R13)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y5
+	VMOVUPS      128(AX), Y6
+	VBROADCASTSS 8(R8)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VBROADCASTSS 8(R11)(CX*4), Y10
+	VFMADD231PS  Y6, Y10, Y3
+	VBROADCASTSS 8(R12)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 8(R13)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y5
+	VMOVUPS      192(AX), Y6
+	VBROADCASTSS 12(R8)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VBROADCASTSS 12(R11)(CX*4), Y10
+	VFMADD231PS  Y6, Y10, Y3
+	VBROADCASTSS 12(R12)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 12(R13)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y5
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          stridedAVX2_6v1_loop
+
+stridedAVX2_6v1_tail:
+	ADDQ $0x04, DX
+
+stridedAVX2_6v1_tailloop:
+	CMPQ         CX, DX
+	JGE          stridedAVX2_6v1_store
+	VMOVUPS      (AX), Y6
+	VBROADCASTSS (R8)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS (R9)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y1
+	VBROADCASTSS (R10)(CX*4), Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VBROADCASTSS (R11)(CX*4), Y10
+	VFMADD231PS  Y6, Y10, Y3
+	VBROADCASTSS (R12)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS (R13)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y5
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          stridedAVX2_6v1_tailloop
+
+stridedAVX2_6v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_6v1_save_masked
+	MOVQ    8(SP), BX
+	VMOVUPS Y0, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y1, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y2, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y3, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y4, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y5, (BX)
+	JMP     stridedAVX2_6v1_save_end
+
+stridedAVX2_6v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y3, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y4, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y5, Y14, (BX)
+
+stridedAVX2_6v1_save_end:
+	ADDQ ldc+24(FP), BX
+	MOVQ BX, 8(SP)
+	SUBQ $0x06, 16(SP)
+	JMP  stridedAVX2_v1_rows
+
+stridedAVX2_v1_tile5:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     stridedAVX2_5v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_5v1_load_masked
+	MOVQ    8(SP), BX
+	VMOVUPS (BX), Y0
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y1
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y2
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y3
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y4
+	JMP     stridedAVX2_5v1_load_end
+
+stridedAVX2_5v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y3
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y4
+
+stridedAVX2_5v1_load_end:
+	JMP stridedAVX2_5v1_start
+
+stridedAVX2_5v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+
+stridedAVX2_5v1_start:
+	MOVQ (SP), BX
+	MOVQ BX, R8
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R9
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R10
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R11
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R12
+	ADDQ lda+8(FP), BX
+	MOVQ BX, (SP)
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   stridedAVX2_5v1_tail
+
+stridedAVX2_5v1_loop:
+	VMOVUPS      (AX), Y5
+	VBROADCASTSS (R8)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS (R9)(CX*4), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VBROADCASTSS (R10)(CX*4), Y8
+	VFMADD231PS  Y5, Y8, Y2
+	VBROADCASTSS (R11)(CX*4), Y9
+	VFMADD231PS  Y5, Y9, Y3
+	VBROADCASTSS (R12)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVUPS      64(AX), Y5
+	VBROADCASTSS 4(R8)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y8
+	VFMADD231PS  Y5, Y8, Y2
+	VBROADCASTSS 4(R11)(CX*4), Y9
+	VFMADD231PS  Y5, Y9, Y3
+	VBROADCASTSS 4(R12)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVUPS      128(AX), Y5
+	VBROADCASTSS 8(R8)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y8
+	VFMADD231PS  Y5, Y8, Y2
+	VBROADCASTSS 8(R11)(CX*4), Y9
+	VFMADD231PS  Y5, Y9, Y3
+	VBROADCASTSS 8(R12)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVUPS      192(AX), Y5
+	VBROADCASTSS 12(R8)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y8
+	VFMADD231PS  Y5, Y8, Y2
+	VBROADCASTSS 12(R11)(CX*4), Y9
+	VFMADD231PS  Y5, Y9, Y3
+	VBROADCASTSS 12(R12)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          stridedAVX2_5v1_loop
+
+stridedAVX2_5v1_tail:
+	ADDQ $0x04, DX
+
+stridedAVX2_5v1_tailloop:
+	CMPQ         CX, DX
+	JGE          stridedAVX2_5v1_store
+	VMOVUPS      (AX), Y5
+	VBROADCASTSS (R8)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS (R9)(CX*4), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VBROADCASTSS (R10)(CX*4), Y8
+	VFMADD231PS  Y5, Y8, Y2
+	VBROADCASTSS (R11)(CX*4), Y9
+	VFMADD231PS  Y5, Y9, Y3
+	VBROADCASTSS (R12)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          stridedAVX2_5v1_tailloop
+
+stridedAVX2_5v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_5v1_save_masked
+	MOVQ    8(SP), BX
+	VMOVUPS Y0, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y1, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y2, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y3, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y4, (BX)
+	JMP     stridedAVX2_5v1_save_end
+
+stridedAVX2_5v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y3, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y4, Y14, (BX)
+
+stridedAVX2_5v1_save_end:
+	ADDQ ldc+24(FP), BX
+	MOVQ BX, 8(SP)
+	SUBQ $0x05, 16(SP)
+	JMP  stridedAVX2_v1_rows
+
+stridedAVX2_v1_tile4:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     stridedAVX2_4v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_4v1_load_masked
+	MOVQ    8(SP), BX
+	VMOVUPS (BX), Y0
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y1
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y2
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y3
+	JMP     stridedAVX2_4v1_load_end
+
+stridedAVX2_4v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y3
+
+stridedAVX2_4v1_load_end:
+	JMP stridedAVX2_4v1_start
+
+stridedAVX2_4v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+stridedAVX2_4v1_start:
+	MOVQ (SP), BX
+	MOVQ BX, R8
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R9
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R10
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R11
+	ADDQ lda+8(FP), BX
+	MOVQ BX, (SP)
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   stridedAVX2_4v1_tail
+
+stridedAVX2_4v1_loop:
+	VMOVUPS      (AX), Y4
+	VBROADCASTSS (R8)(CX*4), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS (R9)(CX*4), Y6
+	VFMADD231PS  Y4, Y6, Y1
+	VBROADCASTSS (R10)(CX*4), Y7
+	VFMADD231PS  Y4, Y7, Y2
+	VBROADCASTSS (R11)(CX*4), Y8
+	VFMADD231PS  Y4, Y8, Y3
+	VMOVUPS      64(AX), Y4
+	VBROADCASTSS 4(R8)(CX*4), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y6
+	VFMADD231PS  Y4, Y6, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y7
+	VFMADD231PS  Y4, Y7, Y2
+	VBROADCASTSS 4(R11)(CX*4), Y8
+	VFMADD231PS  Y4, Y8, Y3
+	VMOVUPS      128(AX), Y4
+	VBROADCASTSS 8(R8)(CX*4), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y6
+	VFMADD231PS  Y4, Y6, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y7
+	VFMADD231PS  Y4, Y7, Y2
+	VBROADCASTSS 8(R11)(CX*4), Y8
+	VFMADD231PS  Y4, Y8, Y3
+	VMOVUPS      192(AX), Y4
+	VBROADCASTSS 12(R8)(CX*4), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y6
+	VFMADD231PS  Y4, Y6, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y7
+	VFMADD231PS  Y4, Y7, Y2
+	VBROADCASTSS 12(R11)(CX*4), Y8
+	VFMADD231PS  Y4, Y8, Y3
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          stridedAVX2_4v1_loop
+
+stridedAVX2_4v1_tail:
+	ADDQ $0x04, DX
+
+stridedAVX2_4v1_tailloop:
+	CMPQ         CX, DX
+	JGE          stridedAVX2_4v1_store
+	VMOVUPS      (AX), Y4
+	VBROADCASTSS (R8)(CX*4), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS (R9)(CX*4), Y6
+	VFMADD231PS  Y4, Y6, Y1
+	VBROADCASTSS (R10)(CX*4), Y7
+	VFMADD231PS  Y4, Y7, Y2
+	VBROADCASTSS (R11)(CX*4), Y8
+	VFMADD231PS  Y4, Y8, Y3
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          stridedAVX2_4v1_tailloop
+
+stridedAVX2_4v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_4v1_save_masked
+	MOVQ    8(SP), BX
+	VMOVUPS Y0, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y1, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y2, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y3, (BX)
+	JMP     stridedAVX2_4v1_save_end
+
+stridedAVX2_4v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y3, Y14, (BX)
+
+stridedAVX2_4v1_save_end:
+	ADDQ ldc+24(FP), BX
+	MOVQ BX, 8(SP)
+	SUBQ $0x04, 16(SP)
+	JMP  stridedAVX2_v1_rows
+
+stridedAVX2_v1_tile3:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     stridedAVX2_3v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_3v1_load_masked
+	MOVQ    8(SP), BX
+	VMOVUPS (BX), Y0
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y1
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y2
+	JMP     stridedAVX2_3v1_load_end
+
+stridedAVX2_3v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+
+stridedAVX2_3v1_load_end:
+	JMP stridedAVX2_3v1_start
+
+stridedAVX2_3v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+
+stridedAVX2_3v1_start:
+	MOVQ (SP), BX
+	MOVQ BX, R8
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R9
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R10
+	ADDQ lda+8(FP), BX
+	MOVQ BX, (SP)
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   stridedAVX2_3v1_tail
+
+stridedAVX2_3v1_loop:
+	VMOVUPS      (AX), Y3
+	VBROADCASTSS (R8)(CX*4), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS (R9)(CX*4), Y5
+	VFMADD231PS  Y3, Y5, Y1
+	VBROADCASTSS (R10)(CX*4), Y6
+	VFMADD231PS  Y3, Y6, Y2
+	VMOVUPS      64(AX), Y3
+	VBROADCASTSS 4(R8)(CX*4), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y5
+	VFMADD231PS  Y3, Y5, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y6
+	VFMADD231PS  Y3, Y6, Y2
+	VMOVUPS      128(AX), Y3
+	VBROADCASTSS 8(R8)(CX*4), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y5
+	VFMADD231PS  Y3, Y5, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y6
+	VFMADD231PS  Y3, Y6, Y2
+	VMOVUPS      192(AX), Y3
+	VBROADCASTSS 12(R8)(CX*4), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y5
+	VFMADD231PS  Y3, Y5, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y6
+	VFMADD231PS  Y3, Y6, Y2
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          stridedAVX2_3v1_loop
+
+stridedAVX2_3v1_tail:
+	ADDQ $0x04, DX
+
+stridedAVX2_3v1_tailloop:
+	CMPQ         CX, DX
+	JGE          stridedAVX2_3v1_store
+	VMOVUPS      (AX), Y3
+	VBROADCASTSS (R8)(CX*4), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS (R9)(CX*4), Y5
+	VFMADD231PS  Y3, Y5, Y1
+	VBROADCASTSS (R10)(CX*4), Y6
+	VFMADD231PS  Y3, Y6, Y2
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          stridedAVX2_3v1_tailloop
+
+stridedAVX2_3v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_3v1_save_masked
+	MOVQ    8(SP), BX
+	VMOVUPS Y0, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y1, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y2, (BX)
+	JMP     stridedAVX2_3v1_save_end
+
+stridedAVX2_3v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+
+stridedAVX2_3v1_save_end:
+	ADDQ ldc+24(FP), BX
+	MOVQ BX, 8(SP)
+	SUBQ $0x03, 16(SP)
+	JMP  stridedAVX2_v1_rows
+
+stridedAVX2_v1_tile2:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     stridedAVX2_2v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_2v1_load_masked
+	MOVQ    8(SP), BX
+	VMOVUPS (BX), Y0
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS (BX), Y1
+	JMP     stridedAVX2_2v1_load_end
+
+stridedAVX2_2v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+
+stridedAVX2_2v1_load_end:
+	JMP stridedAVX2_2v1_start
+
+stridedAVX2_2v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+stridedAVX2_2v1_start:
+	MOVQ (SP), BX
+	MOVQ BX, R8
+	ADDQ lda+8(FP), BX
+	MOVQ BX, R9
+	ADDQ lda+8(FP), BX
+	MOVQ BX, (SP)
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   stridedAVX2_2v1_tail
+
+stridedAVX2_2v1_loop:
+	VMOVUPS      (AX), Y2
+	VBROADCASTSS (R8)(CX*4), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS (R9)(CX*4), Y4
+	VFMADD231PS  Y2, Y4, Y1
+	VMOVUPS      64(AX), Y2
+	VBROADCASTSS 4(R8)(CX*4), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y4
+	VFMADD231PS  Y2, Y4, Y1
+	VMOVUPS      128(AX), Y2
+	VBROADCASTSS 8(R8)(CX*4), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y4
+	VFMADD231PS  Y2, Y4, Y1
+	VMOVUPS      192(AX), Y2
+	VBROADCASTSS 12(R8)(CX*4), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y4
+	VFMADD231PS  Y2, Y4, Y1
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          stridedAVX2_2v1_loop
+
+stridedAVX2_2v1_tail:
+	ADDQ $0x04, DX
+
+stridedAVX2_2v1_tailloop:
+	CMPQ         CX, DX
+	JGE          stridedAVX2_2v1_store
+	VMOVUPS      (AX), Y2
+	VBROADCASTSS (R8)(CX*4), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS (R9)(CX*4), Y4
+	VFMADD231PS  Y2, Y4, Y1
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          stridedAVX2_2v1_tailloop
+
+stridedAVX2_2v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_2v1_save_masked
+	MOVQ    8(SP), BX
+	VMOVUPS Y0, (BX)
+	ADDQ    ldc+24(FP), BX
+	VMOVUPS Y1, (BX)
+	JMP     stridedAVX2_2v1_save_end
+
+stridedAVX2_2v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	ADDQ       ldc+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+
+stridedAVX2_2v1_save_end:
+	ADDQ ldc+24(FP), BX
+	MOVQ BX, 8(SP)
+	SUBQ $0x02, 16(SP)
+	JMP  stridedAVX2_v1_rows
+
+stridedAVX2_v1_tile1:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     stridedAVX2_1v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_1v1_load_masked
+	MOVQ    8(SP), BX
+	VMOVUPS (BX), Y0
+	JMP     stridedAVX2_1v1_load_end
+
+stridedAVX2_1v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS (BX), Y14, Y0
+
+stridedAVX2_1v1_load_end:
+	JMP stridedAVX2_1v1_start
+
+stridedAVX2_1v1_zero:
+	VXORPS Y0, Y0, Y0
+
+stridedAVX2_1v1_start:
+	MOVQ (SP), BX
+	MOVQ BX, R8
+	ADDQ lda+8(FP), BX
+	MOVQ BX, (SP)
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   stridedAVX2_1v1_tail
+
+stridedAVX2_1v1_loop:
+	VBROADCASTSS (R8)(CX*4), Y1
+	VFMADD231PS  (AX), Y1, Y0
+	VBROADCASTSS 4(R8)(CX*4), Y1
+	VFMADD231PS  64(AX), Y1, Y0
+	VBROADCASTSS 8(R8)(CX*4), Y1
+	VFMADD231PS  128(AX), Y1, Y0
+	VBROADCASTSS 12(R8)(CX*4), Y1
+	VFMADD231PS  192(AX), Y1, Y0
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          stridedAVX2_1v1_loop
+
+stridedAVX2_1v1_tail:
+	ADDQ $0x04, DX
+
+stridedAVX2_1v1_tailloop:
+	CMPQ         CX, DX
+	JGE          stridedAVX2_1v1_store
+	VBROADCASTSS (R8)(CX*4), Y1
+	VFMADD231PS  (AX), Y1, Y0
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          stridedAVX2_1v1_tailloop
+
+stridedAVX2_1v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      stridedAVX2_1v1_save_masked
+	MOVQ    8(SP), BX
+	VMOVUPS Y0, (BX)
+	JMP     stridedAVX2_1v1_save_end
+
+stridedAVX2_1v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+
+stridedAVX2_1v1_save_end:
+	ADDQ ldc+24(FP), BX
+	MOVQ BX, 8(SP)
+	SUBQ $0x01, 16(SP)
+	JMP  stridedAVX2_v1_rows
+
+stridedAVX2_v1_end:
+	JMP stridedAVX2_done
+
+stridedAVX2_whole:
+stridedAVX2_v2_rows:
+	MOVQ 16(SP), BX
+	CMPQ BX, $0x00
+	JLE  stridedAVX2_v2_end
+	CMPQ BX, $0x0c
+	JGE  stridedAVX2_v2_tile6
+	CMPQ BX, $0x06
+	JLE  stridedAVX2_v2_pick
+	INCQ BX
+	SHRQ $0x01, BX
+
+stridedAVX2_v2_pick:
+	CMPQ BX, $0x01
+	JEQ  stridedAVX2_v2_tile1
+	CMPQ BX, $0x02
+	JEQ  stridedAVX2_v2_tile2
+	CMPQ BX, $0x03
+	JEQ  stridedAVX2_v2_tile3
+	CMPQ BX, $0x04
+	JEQ  stridedAVX2_v2_tile4
+	CMPQ BX, $0x05
+	JEQ  stridedAVX2_v2_tile5
+
+stridedAVX2_v2_tile6:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     stridedAVX2_6v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_6x16_load_masked
+	JL      stridedAVX2_6v2_load_masked
 	MOVQ    8(SP), BX
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
@@ -570,9 +1966,9 @@ stridedAVX2_p1_tile6:
 	ADDQ    ldc+24(FP), BX
 	VMOVUPS (BX), Y10
 	VMOVUPS 32(BX), Y11
-	JMP     stridedAVX2_6x16_load_end
+	JMP     stridedAVX2_6v2_load_end
 
-stridedAVX2_6x16_load_masked:
+stridedAVX2_6v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -597,10 +1993,10 @@ stridedAVX2_6x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y10
 	VMASKMOVPS 32(BX), Y15, Y11
 
-stridedAVX2_6x16_load_end:
-	JMP stridedAVX2_6x16_start
+stridedAVX2_6v2_load_end:
+	JMP stridedAVX2_6v2_start
 
-stridedAVX2_6x16_zero:
+stridedAVX2_6v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -614,7 +2010,7 @@ stridedAVX2_6x16_zero:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 
-stridedAVX2_6x16_start:
+stridedAVX2_6v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -633,9 +2029,9 @@ stridedAVX2_6x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX2_6x16_tail
+	JL   stridedAVX2_6v2_tail
 
-stridedAVX2_6x16_loop:
+stridedAVX2_6v2_loop:
 	VMOVUPS      (AX), Y12
 	VMOVUPS      32(AX), Y13
 	VBROADCASTSS (R8)(CX*4), Y14
@@ -719,14 +2115,14 @@ stridedAVX2_6x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX2_6x16_loop
+	JLE          stridedAVX2_6v2_loop
 
-stridedAVX2_6x16_tail:
+stridedAVX2_6v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX2_6x16_tailloop:
+stridedAVX2_6v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX2_6x16_store
+	JGE          stridedAVX2_6v2_store
 	VMOVUPS      (AX), Y12
 	VMOVUPS      32(AX), Y13
 	VBROADCASTSS (R8)(CX*4), Y14
@@ -749,11 +2145,11 @@ stridedAVX2_6x16_tailloop:
 	VFMADD231PS  Y13, Y15, Y11
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX2_6x16_tailloop
+	JMP          stridedAVX2_6v2_tailloop
 
-stridedAVX2_6x16_store:
+stridedAVX2_6v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_6x16_save_masked
+	JL      stridedAVX2_6v2_save_masked
 	MOVQ    8(SP), BX
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
@@ -772,9 +2168,9 @@ stridedAVX2_6x16_store:
 	ADDQ    ldc+24(FP), BX
 	VMOVUPS Y10, (BX)
 	VMOVUPS Y11, 32(BX)
-	JMP     stridedAVX2_6x16_save_end
+	JMP     stridedAVX2_6v2_save_end
 
-stridedAVX2_6x16_save_masked:
+stridedAVX2_6v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -799,17 +2195,17 @@ stridedAVX2_6x16_save_masked:
 	VMASKMOVPS Y10, Y14, (BX)
 	VMASKMOVPS Y11, Y15, 32(BX)
 
-stridedAVX2_6x16_save_end:
+stridedAVX2_6v2_save_end:
 	ADDQ ldc+24(FP), BX
 	MOVQ BX, 8(SP)
 	SUBQ $0x06, 16(SP)
-	JMP  stridedAVX2_p1_rows
+	JMP  stridedAVX2_v2_rows
 
-stridedAVX2_p1_tile5:
+stridedAVX2_v2_tile5:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     stridedAVX2_5x16_zero
+	JEQ     stridedAVX2_5v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_5x16_load_masked
+	JL      stridedAVX2_5v2_load_masked
 	MOVQ    8(SP), BX
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
@@ -825,9 +2221,9 @@ stridedAVX2_p1_tile5:
 	ADDQ    ldc+24(FP), BX
 	VMOVUPS (BX), Y8
 	VMOVUPS 32(BX), Y9
-	JMP     stridedAVX2_5x16_load_end
+	JMP     stridedAVX2_5v2_load_end
 
-stridedAVX2_5x16_load_masked:
+stridedAVX2_5v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -849,10 +2245,10 @@ stridedAVX2_5x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y8
 	VMASKMOVPS 32(BX), Y15, Y9
 
-stridedAVX2_5x16_load_end:
-	JMP stridedAVX2_5x16_start
+stridedAVX2_5v2_load_end:
+	JMP stridedAVX2_5v2_start
 
-stridedAVX2_5x16_zero:
+stridedAVX2_5v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -864,7 +2260,7 @@ stridedAVX2_5x16_zero:
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
 
-stridedAVX2_5x16_start:
+stridedAVX2_5v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -881,9 +2277,9 @@ stridedAVX2_5x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX2_5x16_tail
+	JL   stridedAVX2_5v2_tail
 
-stridedAVX2_5x16_loop:
+stridedAVX2_5v2_loop:
 	VMOVUPS      (AX), Y10
 	VMOVUPS      32(AX), Y11
 	VBROADCASTSS (R8)(CX*4), Y12
@@ -955,14 +2351,14 @@ stridedAVX2_5x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX2_5x16_loop
+	JLE          stridedAVX2_5v2_loop
 
-stridedAVX2_5x16_tail:
+stridedAVX2_5v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX2_5x16_tailloop:
+stridedAVX2_5v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX2_5x16_store
+	JGE          stridedAVX2_5v2_store
 	VMOVUPS      (AX), Y10
 	VMOVUPS      32(AX), Y11
 	VBROADCASTSS (R8)(CX*4), Y12
@@ -982,11 +2378,11 @@ stridedAVX2_5x16_tailloop:
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX2_5x16_tailloop
+	JMP          stridedAVX2_5v2_tailloop
 
-stridedAVX2_5x16_store:
+stridedAVX2_5v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_5x16_save_masked
+	JL      stridedAVX2_5v2_save_masked
 	MOVQ    8(SP), BX
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
@@ -1002,9 +2398,9 @@ stridedAVX2_5x16_store:
 	ADDQ    ldc+24(FP), BX
 	VMOVUPS Y8, (BX)
 	VMOVUPS Y9, 32(BX)
-	JMP     stridedAVX2_5x16_save_end
+	JMP     stridedAVX2_5v2_save_end
 
-stridedAVX2_5x16_save_masked:
+stridedAVX2_5v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -1026,17 +2422,17 @@ stridedAVX2_5x16_save_masked:
 	VMASKMOVPS Y8, Y14, (BX)
 	VMASKMOVPS Y9, Y15, 32(BX)
 
-stridedAVX2_5x16_save_end:
+stridedAVX2_5v2_save_end:
 	ADDQ ldc+24(FP), BX
 	MOVQ BX, 8(SP)
 	SUBQ $0x05, 16(SP)
-	JMP  stridedAVX2_p1_rows
+	JMP  stridedAVX2_v2_rows
 
-stridedAVX2_p1_tile4:
+stridedAVX2_v2_tile4:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     stridedAVX2_4x16_zero
+	JEQ     stridedAVX2_4v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_4x16_load_masked
+	JL      stridedAVX2_4v2_load_masked
 	MOVQ    8(SP), BX
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
@@ -1049,9 +2445,9 @@ stridedAVX2_p1_tile4:
 	ADDQ    ldc+24(FP), BX
 	VMOVUPS (BX), Y6
 	VMOVUPS 32(BX), Y7
-	JMP     stridedAVX2_4x16_load_end
+	JMP     stridedAVX2_4v2_load_end
 
-stridedAVX2_4x16_load_masked:
+stridedAVX2_4v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -1070,10 +2466,10 @@ stridedAVX2_4x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y6
 	VMASKMOVPS 32(BX), Y15, Y7
 
-stridedAVX2_4x16_load_end:
-	JMP stridedAVX2_4x16_start
+stridedAVX2_4v2_load_end:
+	JMP stridedAVX2_4v2_start
 
-stridedAVX2_4x16_zero:
+stridedAVX2_4v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1083,7 +2479,7 @@ stridedAVX2_4x16_zero:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 
-stridedAVX2_4x16_start:
+stridedAVX2_4v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -1098,9 +2494,9 @@ stridedAVX2_4x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX2_4x16_tail
+	JL   stridedAVX2_4v2_tail
 
-stridedAVX2_4x16_loop:
+stridedAVX2_4v2_loop:
 	VMOVUPS      (AX), Y8
 	VMOVUPS      32(AX), Y9
 	VBROADCASTSS (R8)(CX*4), Y10
@@ -1160,14 +2556,14 @@ stridedAVX2_4x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX2_4x16_loop
+	JLE          stridedAVX2_4v2_loop
 
-stridedAVX2_4x16_tail:
+stridedAVX2_4v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX2_4x16_tailloop:
+stridedAVX2_4v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX2_4x16_store
+	JGE          stridedAVX2_4v2_store
 	VMOVUPS      (AX), Y8
 	VMOVUPS      32(AX), Y9
 	VBROADCASTSS (R8)(CX*4), Y10
@@ -1184,11 +2580,11 @@ stridedAVX2_4x16_tailloop:
 	VFMADD231PS  Y9, Y13, Y7
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX2_4x16_tailloop
+	JMP          stridedAVX2_4v2_tailloop
 
-stridedAVX2_4x16_store:
+stridedAVX2_4v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_4x16_save_masked
+	JL      stridedAVX2_4v2_save_masked
 	MOVQ    8(SP), BX
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
@@ -1201,9 +2597,9 @@ stridedAVX2_4x16_store:
 	ADDQ    ldc+24(FP), BX
 	VMOVUPS Y6, (BX)
 	VMOVUPS Y7, 32(BX)
-	JMP     stridedAVX2_4x16_save_end
+	JMP     stridedAVX2_4v2_save_end
 
-stridedAVX2_4x16_save_masked:
+stridedAVX2_4v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -1222,17 +2618,17 @@ stridedAVX2_4x16_save_masked:
 	VMASKMOVPS Y6, Y14, (BX)
 	VMASKMOVPS Y7, Y15, 32(BX)
 
-stridedAVX2_4x16_save_end:
+stridedAVX2_4v2_save_end:
 	ADDQ ldc+24(FP), BX
 	MOVQ BX, 8(SP)
 	SUBQ $0x04, 16(SP)
-	JMP  stridedAVX2_p1_rows
+	JMP  stridedAVX2_v2_rows
 
-stridedAVX2_p1_tile3:
+stridedAVX2_v2_tile3:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     stridedAVX2_3x16_zero
+	JEQ     stridedAVX2_3v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_3x16_load_masked
+	JL      stridedAVX2_3v2_load_masked
 	MOVQ    8(SP), BX
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
@@ -1242,9 +2638,9 @@ stridedAVX2_p1_tile3:
 	ADDQ    ldc+24(FP), BX
 	VMOVUPS (BX), Y4
 	VMOVUPS 32(BX), Y5
-	JMP     stridedAVX2_3x16_load_end
+	JMP     stridedAVX2_3v2_load_end
 
-stridedAVX2_3x16_load_masked:
+stridedAVX2_3v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -1260,10 +2656,10 @@ stridedAVX2_3x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y4
 	VMASKMOVPS 32(BX), Y15, Y5
 
-stridedAVX2_3x16_load_end:
-	JMP stridedAVX2_3x16_start
+stridedAVX2_3v2_load_end:
+	JMP stridedAVX2_3v2_start
 
-stridedAVX2_3x16_zero:
+stridedAVX2_3v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1271,7 +2667,7 @@ stridedAVX2_3x16_zero:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 
-stridedAVX2_3x16_start:
+stridedAVX2_3v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -1284,9 +2680,9 @@ stridedAVX2_3x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX2_3x16_tail
+	JL   stridedAVX2_3v2_tail
 
-stridedAVX2_3x16_loop:
+stridedAVX2_3v2_loop:
 	VMOVUPS      (AX), Y6
 	VMOVUPS      32(AX), Y7
 	VBROADCASTSS (R8)(CX*4), Y8
@@ -1334,14 +2730,14 @@ stridedAVX2_3x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX2_3x16_loop
+	JLE          stridedAVX2_3v2_loop
 
-stridedAVX2_3x16_tail:
+stridedAVX2_3v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX2_3x16_tailloop:
+stridedAVX2_3v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX2_3x16_store
+	JGE          stridedAVX2_3v2_store
 	VMOVUPS      (AX), Y6
 	VMOVUPS      32(AX), Y7
 	VBROADCASTSS (R8)(CX*4), Y8
@@ -1355,11 +2751,11 @@ stridedAVX2_3x16_tailloop:
 	VFMADD231PS  Y7, Y10, Y5
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX2_3x16_tailloop
+	JMP          stridedAVX2_3v2_tailloop
 
-stridedAVX2_3x16_store:
+stridedAVX2_3v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_3x16_save_masked
+	JL      stridedAVX2_3v2_save_masked
 	MOVQ    8(SP), BX
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
@@ -1369,9 +2765,9 @@ stridedAVX2_3x16_store:
 	ADDQ    ldc+24(FP), BX
 	VMOVUPS Y4, (BX)
 	VMOVUPS Y5, 32(BX)
-	JMP     stridedAVX2_3x16_save_end
+	JMP     stridedAVX2_3v2_save_end
 
-stridedAVX2_3x16_save_masked:
+stridedAVX2_3v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -1387,26 +2783,26 @@ stridedAVX2_3x16_save_masked:
 	VMASKMOVPS Y4, Y14, (BX)
 	VMASKMOVPS Y5, Y15, 32(BX)
 
-stridedAVX2_3x16_save_end:
+stridedAVX2_3v2_save_end:
 	ADDQ ldc+24(FP), BX
 	MOVQ BX, 8(SP)
 	SUBQ $0x03, 16(SP)
-	JMP  stridedAVX2_p1_rows
+	JMP  stridedAVX2_v2_rows
 
-stridedAVX2_p1_tile2:
+stridedAVX2_v2_tile2:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     stridedAVX2_2x16_zero
+	JEQ     stridedAVX2_2v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_2x16_load_masked
+	JL      stridedAVX2_2v2_load_masked
 	MOVQ    8(SP), BX
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
 	ADDQ    ldc+24(FP), BX
 	VMOVUPS (BX), Y2
 	VMOVUPS 32(BX), Y3
-	JMP     stridedAVX2_2x16_load_end
+	JMP     stridedAVX2_2v2_load_end
 
-stridedAVX2_2x16_load_masked:
+stridedAVX2_2v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -1419,16 +2815,16 @@ stridedAVX2_2x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y2
 	VMASKMOVPS 32(BX), Y15, Y3
 
-stridedAVX2_2x16_load_end:
-	JMP stridedAVX2_2x16_start
+stridedAVX2_2v2_load_end:
+	JMP stridedAVX2_2v2_start
 
-stridedAVX2_2x16_zero:
+stridedAVX2_2v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 
-stridedAVX2_2x16_start:
+stridedAVX2_2v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -1439,9 +2835,9 @@ stridedAVX2_2x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX2_2x16_tail
+	JL   stridedAVX2_2v2_tail
 
-stridedAVX2_2x16_loop:
+stridedAVX2_2v2_loop:
 	VMOVUPS      (AX), Y4
 	VMOVUPS      32(AX), Y5
 	VBROADCASTSS (R8)(CX*4), Y6
@@ -1477,14 +2873,14 @@ stridedAVX2_2x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX2_2x16_loop
+	JLE          stridedAVX2_2v2_loop
 
-stridedAVX2_2x16_tail:
+stridedAVX2_2v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX2_2x16_tailloop:
+stridedAVX2_2v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX2_2x16_store
+	JGE          stridedAVX2_2v2_store
 	VMOVUPS      (AX), Y4
 	VMOVUPS      32(AX), Y5
 	VBROADCASTSS (R8)(CX*4), Y6
@@ -1495,20 +2891,20 @@ stridedAVX2_2x16_tailloop:
 	VFMADD231PS  Y5, Y7, Y3
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX2_2x16_tailloop
+	JMP          stridedAVX2_2v2_tailloop
 
-stridedAVX2_2x16_store:
+stridedAVX2_2v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_2x16_save_masked
+	JL      stridedAVX2_2v2_save_masked
 	MOVQ    8(SP), BX
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
 	ADDQ    ldc+24(FP), BX
 	VMOVUPS Y2, (BX)
 	VMOVUPS Y3, 32(BX)
-	JMP     stridedAVX2_2x16_save_end
+	JMP     stridedAVX2_2v2_save_end
 
-stridedAVX2_2x16_save_masked:
+stridedAVX2_2v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -1521,23 +2917,23 @@ stridedAVX2_2x16_save_masked:
 	VMASKMOVPS Y2, Y14, (BX)
 	VMASKMOVPS Y3, Y15, 32(BX)
 
-stridedAVX2_2x16_save_end:
+stridedAVX2_2v2_save_end:
 	ADDQ ldc+24(FP), BX
 	MOVQ BX, 8(SP)
 	SUBQ $0x02, 16(SP)
-	JMP  stridedAVX2_p1_rows
+	JMP  stridedAVX2_v2_rows
 
-stridedAVX2_p1_tile1:
+stridedAVX2_v2_tile1:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     stridedAVX2_1x16_zero
+	JEQ     stridedAVX2_1v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_1x16_load_masked
+	JL      stridedAVX2_1v2_load_masked
 	MOVQ    8(SP), BX
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
-	JMP     stridedAVX2_1x16_load_end
+	JMP     stridedAVX2_1v2_load_end
 
-stridedAVX2_1x16_load_masked:
+stridedAVX2_1v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -1547,14 +2943,14 @@ stridedAVX2_1x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 
-stridedAVX2_1x16_load_end:
-	JMP stridedAVX2_1x16_start
+stridedAVX2_1v2_load_end:
+	JMP stridedAVX2_1v2_start
 
-stridedAVX2_1x16_zero:
+stridedAVX2_1v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
-stridedAVX2_1x16_start:
+stridedAVX2_1v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -1563,9 +2959,9 @@ stridedAVX2_1x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX2_1x16_tail
+	JL   stridedAVX2_1v2_tail
 
-stridedAVX2_1x16_loop:
+stridedAVX2_1v2_loop:
 	VBROADCASTSS (R8)(CX*4), Y2
 	VFMADD231PS  (AX), Y2, Y0
 	VFMADD231PS  32(AX), Y2, Y1
@@ -1581,30 +2977,30 @@ stridedAVX2_1x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX2_1x16_loop
+	JLE          stridedAVX2_1v2_loop
 
-stridedAVX2_1x16_tail:
+stridedAVX2_1v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX2_1x16_tailloop:
+stridedAVX2_1v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX2_1x16_store
+	JGE          stridedAVX2_1v2_store
 	VBROADCASTSS (R8)(CX*4), Y2
 	VFMADD231PS  (AX), Y2, Y0
 	VFMADD231PS  32(AX), Y2, Y1
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX2_1x16_tailloop
+	JMP          stridedAVX2_1v2_tailloop
 
-stridedAVX2_1x16_store:
+stridedAVX2_1v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      stridedAVX2_1x16_save_masked
+	JL      stridedAVX2_1v2_save_masked
 	MOVQ    8(SP), BX
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
-	JMP     stridedAVX2_1x16_save_end
+	JMP     stridedAVX2_1v2_save_end
 
-stridedAVX2_1x16_save_masked:
+stridedAVX2_1v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -1614,13 +3010,13 @@ stridedAVX2_1x16_save_masked:
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 
-stridedAVX2_1x16_save_end:
+stridedAVX2_1v2_save_end:
 	ADDQ ldc+24(FP), BX
 	MOVQ BX, 8(SP)
 	SUBQ $0x01, 16(SP)
-	JMP  stridedAVX2_p1_rows
+	JMP  stridedAVX2_v2_rows
 
-stridedAVX2_p1_end:
+stridedAVX2_v2_end:
 	MOVQ bstride+48(FP), BX
 	ADDQ BX, b+40(FP)
 	SUBQ $0x10, n+64(FP)
@@ -1656,36 +3052,36 @@ stridedAVX512_panel:
 	CMPQ    n+64(FP), $0x10
 	JLE     stridedAVX512_single
 
-stridedAVX512_p2_rows:
+stridedAVX512_v2_rows:
 	MOVQ 16(SP), BX
 	CMPQ BX, $0x00
-	JLE  stridedAVX512_p2_end
+	JLE  stridedAVX512_v2_end
 	CMPQ BX, $0x10
-	JGE  stridedAVX512_p2_tile8
+	JGE  stridedAVX512_v2_tile8
 	CMPQ BX, $0x08
-	JLE  stridedAVX512_p2_pick
+	JLE  stridedAVX512_v2_pick
 	INCQ BX
 	SHRQ $0x01, BX
 
-stridedAVX512_p2_pick:
+stridedAVX512_v2_pick:
 	CMPQ BX, $0x01
-	JEQ  stridedAVX512_p2_tile1
+	JEQ  stridedAVX512_v2_tile1
 	CMPQ BX, $0x02
-	JEQ  stridedAVX512_p2_tile2
+	JEQ  stridedAVX512_v2_tile2
 	CMPQ BX, $0x03
-	JEQ  stridedAVX512_p2_tile3
+	JEQ  stridedAVX512_v2_tile3
 	CMPQ BX, $0x04
-	JEQ  stridedAVX512_p2_tile4
+	JEQ  stridedAVX512_v2_tile4
 	CMPQ BX, $0x05
-	JEQ  stridedAVX512_p2_tile5
+	JEQ  stridedAVX512_v2_tile5
 	CMPQ BX, $0x06
-	JEQ  stridedAVX512_p2_tile6
+	JEQ  stridedAVX512_v2_tile6
 	CMPQ BX, $0x07
-	JEQ  stridedAVX512_p2_tile7
+	JEQ  stridedAVX512_v2_tile7
 
-stridedAVX512_p2_tile8:
+stridedAVX512_v2_tile8:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_8x32_zero
+	JEQ       stridedAVX512_8v2_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
@@ -1710,9 +3106,9 @@ stridedAVX512_p2_tile8:
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z14
 	VMOVUPS.Z 64(BX), K2, Z15
-	JMP       stridedAVX512_8x32_start
+	JMP       stridedAVX512_8v2_start
 
-stridedAVX512_8x32_zero:
+stridedAVX512_8v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -1730,7 +3126,7 @@ stridedAVX512_8x32_zero:
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
 
-stridedAVX512_8x32_start:
+stridedAVX512_8v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -1755,9 +3151,9 @@ stridedAVX512_8x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_8x32_tail
+	JL   stridedAVX512_8v2_tail
 
-stridedAVX512_8x32_loop:
+stridedAVX512_8v2_loop:
 	VMOVUPS      (AX), Z16
 	VMOVUPS      (SI), Z17
 	VBROADCASTSS (R8)(CX*4), Z18
@@ -1866,14 +3262,14 @@ stridedAVX512_8x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_8x32_loop
+	JLE          stridedAVX512_8v2_loop
 
-stridedAVX512_8x32_tail:
+stridedAVX512_8v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_8x32_tailloop:
+stridedAVX512_8v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_8x32_store
+	JGE          stridedAVX512_8v2_store
 	VMOVUPS      (AX), Z16
 	VMOVUPS      (SI), Z17
 	VBROADCASTSS (R8)(CX*4), Z18
@@ -1903,9 +3299,9 @@ stridedAVX512_8x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          stridedAVX512_8x32_tailloop
+	JMP          stridedAVX512_8v2_tailloop
 
-stridedAVX512_8x32_store:
+stridedAVX512_8v2_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
@@ -1933,11 +3329,11 @@ stridedAVX512_8x32_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x08, 16(SP)
-	JMP     stridedAVX512_p2_rows
+	JMP     stridedAVX512_v2_rows
 
-stridedAVX512_p2_tile7:
+stridedAVX512_v2_tile7:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_7x32_zero
+	JEQ       stridedAVX512_7v2_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
@@ -1959,9 +3355,9 @@ stridedAVX512_p2_tile7:
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z12
 	VMOVUPS.Z 64(BX), K2, Z13
-	JMP       stridedAVX512_7x32_start
+	JMP       stridedAVX512_7v2_start
 
-stridedAVX512_7x32_zero:
+stridedAVX512_7v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -1977,7 +3373,7 @@ stridedAVX512_7x32_zero:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 
-stridedAVX512_7x32_start:
+stridedAVX512_7v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -2000,9 +3396,9 @@ stridedAVX512_7x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_7x32_tail
+	JL   stridedAVX512_7v2_tail
 
-stridedAVX512_7x32_loop:
+stridedAVX512_7v2_loop:
 	VMOVUPS      (AX), Z14
 	VMOVUPS      (SI), Z15
 	VBROADCASTSS (R8)(CX*4), Z16
@@ -2099,14 +3495,14 @@ stridedAVX512_7x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_7x32_loop
+	JLE          stridedAVX512_7v2_loop
 
-stridedAVX512_7x32_tail:
+stridedAVX512_7v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_7x32_tailloop:
+stridedAVX512_7v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_7x32_store
+	JGE          stridedAVX512_7v2_store
 	VMOVUPS      (AX), Z14
 	VMOVUPS      (SI), Z15
 	VBROADCASTSS (R8)(CX*4), Z16
@@ -2133,9 +3529,9 @@ stridedAVX512_7x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          stridedAVX512_7x32_tailloop
+	JMP          stridedAVX512_7v2_tailloop
 
-stridedAVX512_7x32_store:
+stridedAVX512_7v2_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
@@ -2160,11 +3556,11 @@ stridedAVX512_7x32_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x07, 16(SP)
-	JMP     stridedAVX512_p2_rows
+	JMP     stridedAVX512_v2_rows
 
-stridedAVX512_p2_tile6:
+stridedAVX512_v2_tile6:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_6x32_zero
+	JEQ       stridedAVX512_6v2_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
@@ -2183,9 +3579,9 @@ stridedAVX512_p2_tile6:
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z10
 	VMOVUPS.Z 64(BX), K2, Z11
-	JMP       stridedAVX512_6x32_start
+	JMP       stridedAVX512_6v2_start
 
-stridedAVX512_6x32_zero:
+stridedAVX512_6v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -2199,7 +3595,7 @@ stridedAVX512_6x32_zero:
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
 
-stridedAVX512_6x32_start:
+stridedAVX512_6v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -2220,9 +3616,9 @@ stridedAVX512_6x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_6x32_tail
+	JL   stridedAVX512_6v2_tail
 
-stridedAVX512_6x32_loop:
+stridedAVX512_6v2_loop:
 	VMOVUPS      (AX), Z12
 	VMOVUPS      (SI), Z13
 	VBROADCASTSS (R8)(CX*4), Z14
@@ -2307,14 +3703,14 @@ stridedAVX512_6x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_6x32_loop
+	JLE          stridedAVX512_6v2_loop
 
-stridedAVX512_6x32_tail:
+stridedAVX512_6v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_6x32_tailloop:
+stridedAVX512_6v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_6x32_store
+	JGE          stridedAVX512_6v2_store
 	VMOVUPS      (AX), Z12
 	VMOVUPS      (SI), Z13
 	VBROADCASTSS (R8)(CX*4), Z14
@@ -2338,9 +3734,9 @@ stridedAVX512_6x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          stridedAVX512_6x32_tailloop
+	JMP          stridedAVX512_6v2_tailloop
 
-stridedAVX512_6x32_store:
+stridedAVX512_6v2_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
@@ -2362,11 +3758,11 @@ stridedAVX512_6x32_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x06, 16(SP)
-	JMP     stridedAVX512_p2_rows
+	JMP     stridedAVX512_v2_rows
 
-stridedAVX512_p2_tile5:
+stridedAVX512_v2_tile5:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_5x32_zero
+	JEQ       stridedAVX512_5v2_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
@@ -2382,9 +3778,9 @@ stridedAVX512_p2_tile5:
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z8
 	VMOVUPS.Z 64(BX), K2, Z9
-	JMP       stridedAVX512_5x32_start
+	JMP       stridedAVX512_5v2_start
 
-stridedAVX512_5x32_zero:
+stridedAVX512_5v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -2396,7 +3792,7 @@ stridedAVX512_5x32_zero:
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
 
-stridedAVX512_5x32_start:
+stridedAVX512_5v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -2415,9 +3811,9 @@ stridedAVX512_5x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_5x32_tail
+	JL   stridedAVX512_5v2_tail
 
-stridedAVX512_5x32_loop:
+stridedAVX512_5v2_loop:
 	VMOVUPS      (AX), Z10
 	VMOVUPS      (SI), Z11
 	VBROADCASTSS (R8)(CX*4), Z12
@@ -2490,14 +3886,14 @@ stridedAVX512_5x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_5x32_loop
+	JLE          stridedAVX512_5v2_loop
 
-stridedAVX512_5x32_tail:
+stridedAVX512_5v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_5x32_tailloop:
+stridedAVX512_5v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_5x32_store
+	JGE          stridedAVX512_5v2_store
 	VMOVUPS      (AX), Z10
 	VMOVUPS      (SI), Z11
 	VBROADCASTSS (R8)(CX*4), Z12
@@ -2518,9 +3914,9 @@ stridedAVX512_5x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          stridedAVX512_5x32_tailloop
+	JMP          stridedAVX512_5v2_tailloop
 
-stridedAVX512_5x32_store:
+stridedAVX512_5v2_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
@@ -2539,11 +3935,11 @@ stridedAVX512_5x32_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x05, 16(SP)
-	JMP     stridedAVX512_p2_rows
+	JMP     stridedAVX512_v2_rows
 
-stridedAVX512_p2_tile4:
+stridedAVX512_v2_tile4:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_4x32_zero
+	JEQ       stridedAVX512_4v2_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
@@ -2556,9 +3952,9 @@ stridedAVX512_p2_tile4:
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z6
 	VMOVUPS.Z 64(BX), K2, Z7
-	JMP       stridedAVX512_4x32_start
+	JMP       stridedAVX512_4v2_start
 
-stridedAVX512_4x32_zero:
+stridedAVX512_4v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -2568,7 +3964,7 @@ stridedAVX512_4x32_zero:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 
-stridedAVX512_4x32_start:
+stridedAVX512_4v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -2585,9 +3981,9 @@ stridedAVX512_4x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_4x32_tail
+	JL   stridedAVX512_4v2_tail
 
-stridedAVX512_4x32_loop:
+stridedAVX512_4v2_loop:
 	VMOVUPS      (AX), Z8
 	VMOVUPS      (SI), Z9
 	VBROADCASTSS (R8)(CX*4), Z10
@@ -2648,14 +4044,14 @@ stridedAVX512_4x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_4x32_loop
+	JLE          stridedAVX512_4v2_loop
 
-stridedAVX512_4x32_tail:
+stridedAVX512_4v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_4x32_tailloop:
+stridedAVX512_4v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_4x32_store
+	JGE          stridedAVX512_4v2_store
 	VMOVUPS      (AX), Z8
 	VMOVUPS      (SI), Z9
 	VBROADCASTSS (R8)(CX*4), Z10
@@ -2673,9 +4069,9 @@ stridedAVX512_4x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          stridedAVX512_4x32_tailloop
+	JMP          stridedAVX512_4v2_tailloop
 
-stridedAVX512_4x32_store:
+stridedAVX512_4v2_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
@@ -2691,11 +4087,11 @@ stridedAVX512_4x32_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x04, 16(SP)
-	JMP     stridedAVX512_p2_rows
+	JMP     stridedAVX512_v2_rows
 
-stridedAVX512_p2_tile3:
+stridedAVX512_v2_tile3:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_3x32_zero
+	JEQ       stridedAVX512_3v2_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
@@ -2705,9 +4101,9 @@ stridedAVX512_p2_tile3:
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z4
 	VMOVUPS.Z 64(BX), K2, Z5
-	JMP       stridedAVX512_3x32_start
+	JMP       stridedAVX512_3v2_start
 
-stridedAVX512_3x32_zero:
+stridedAVX512_3v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -2715,7 +4111,7 @@ stridedAVX512_3x32_zero:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 
-stridedAVX512_3x32_start:
+stridedAVX512_3v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -2730,9 +4126,9 @@ stridedAVX512_3x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_3x32_tail
+	JL   stridedAVX512_3v2_tail
 
-stridedAVX512_3x32_loop:
+stridedAVX512_3v2_loop:
 	VMOVUPS      (AX), Z6
 	VMOVUPS      (SI), Z7
 	VBROADCASTSS (R8)(CX*4), Z8
@@ -2781,14 +4177,14 @@ stridedAVX512_3x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_3x32_loop
+	JLE          stridedAVX512_3v2_loop
 
-stridedAVX512_3x32_tail:
+stridedAVX512_3v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_3x32_tailloop:
+stridedAVX512_3v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_3x32_store
+	JGE          stridedAVX512_3v2_store
 	VMOVUPS      (AX), Z6
 	VMOVUPS      (SI), Z7
 	VBROADCASTSS (R8)(CX*4), Z8
@@ -2803,9 +4199,9 @@ stridedAVX512_3x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          stridedAVX512_3x32_tailloop
+	JMP          stridedAVX512_3v2_tailloop
 
-stridedAVX512_3x32_store:
+stridedAVX512_3v2_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
@@ -2818,26 +4214,26 @@ stridedAVX512_3x32_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x03, 16(SP)
-	JMP     stridedAVX512_p2_rows
+	JMP     stridedAVX512_v2_rows
 
-stridedAVX512_p2_tile2:
+stridedAVX512_v2_tile2:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_2x32_zero
+	JEQ       stridedAVX512_2v2_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z2
 	VMOVUPS.Z 64(BX), K2, Z3
-	JMP       stridedAVX512_2x32_start
+	JMP       stridedAVX512_2v2_start
 
-stridedAVX512_2x32_zero:
+stridedAVX512_2v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
-stridedAVX512_2x32_start:
+stridedAVX512_2v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -2850,9 +4246,9 @@ stridedAVX512_2x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_2x32_tail
+	JL   stridedAVX512_2v2_tail
 
-stridedAVX512_2x32_loop:
+stridedAVX512_2v2_loop:
 	VMOVUPS      (AX), Z4
 	VMOVUPS      (SI), Z5
 	VBROADCASTSS (R8)(CX*4), Z6
@@ -2889,14 +4285,14 @@ stridedAVX512_2x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_2x32_loop
+	JLE          stridedAVX512_2v2_loop
 
-stridedAVX512_2x32_tail:
+stridedAVX512_2v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_2x32_tailloop:
+stridedAVX512_2v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_2x32_store
+	JGE          stridedAVX512_2v2_store
 	VMOVUPS      (AX), Z4
 	VMOVUPS      (SI), Z5
 	VBROADCASTSS (R8)(CX*4), Z6
@@ -2908,9 +4304,9 @@ stridedAVX512_2x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          stridedAVX512_2x32_tailloop
+	JMP          stridedAVX512_2v2_tailloop
 
-stridedAVX512_2x32_store:
+stridedAVX512_2v2_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
@@ -2920,21 +4316,21 @@ stridedAVX512_2x32_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x02, 16(SP)
-	JMP     stridedAVX512_p2_rows
+	JMP     stridedAVX512_v2_rows
 
-stridedAVX512_p2_tile1:
+stridedAVX512_v2_tile1:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_1x32_zero
+	JEQ       stridedAVX512_1v2_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
-	JMP       stridedAVX512_1x32_start
+	JMP       stridedAVX512_1v2_start
 
-stridedAVX512_1x32_zero:
+stridedAVX512_1v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 
-stridedAVX512_1x32_start:
+stridedAVX512_1v2_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -2945,9 +4341,9 @@ stridedAVX512_1x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_1x32_tail
+	JL   stridedAVX512_1v2_tail
 
-stridedAVX512_1x32_loop:
+stridedAVX512_1v2_loop:
 	VBROADCASTSS (R8)(CX*4), Z2
 	VFMADD231PS  (AX), Z2, Z0
 	VFMADD231PS  (SI), Z2, Z1
@@ -2964,32 +4360,32 @@ stridedAVX512_1x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_1x32_loop
+	JLE          stridedAVX512_1v2_loop
 
-stridedAVX512_1x32_tail:
+stridedAVX512_1v2_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_1x32_tailloop:
+stridedAVX512_1v2_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_1x32_store
+	JGE          stridedAVX512_1v2_store
 	VBROADCASTSS (R8)(CX*4), Z2
 	VFMADD231PS  (AX), Z2, Z0
 	VFMADD231PS  (SI), Z2, Z1
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          stridedAVX512_1x32_tailloop
+	JMP          stridedAVX512_1v2_tailloop
 
-stridedAVX512_1x32_store:
+stridedAVX512_1v2_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x01, 16(SP)
-	JMP     stridedAVX512_p2_rows
+	JMP     stridedAVX512_v2_rows
 
-stridedAVX512_p2_end:
+stridedAVX512_v2_end:
 	MOVQ bstride+48(FP), BX
 	SHLQ $0x01, BX
 	ADDQ BX, b+40(FP)
@@ -2998,36 +4394,36 @@ stridedAVX512_p2_end:
 	JMP  stridedAVX512_panel
 
 stridedAVX512_single:
-stridedAVX512_p1_rows:
+stridedAVX512_v1_rows:
 	MOVQ 16(SP), BX
 	CMPQ BX, $0x00
-	JLE  stridedAVX512_p1_end
+	JLE  stridedAVX512_v1_end
 	CMPQ BX, $0x10
-	JGE  stridedAVX512_p1_tile8
+	JGE  stridedAVX512_v1_tile8
 	CMPQ BX, $0x08
-	JLE  stridedAVX512_p1_pick
+	JLE  stridedAVX512_v1_pick
 	INCQ BX
 	SHRQ $0x01, BX
 
-stridedAVX512_p1_pick:
+stridedAVX512_v1_pick:
 	CMPQ BX, $0x01
-	JEQ  stridedAVX512_p1_tile1
+	JEQ  stridedAVX512_v1_tile1
 	CMPQ BX, $0x02
-	JEQ  stridedAVX512_p1_tile2
+	JEQ  stridedAVX512_v1_tile2
 	CMPQ BX, $0x03
-	JEQ  stridedAVX512_p1_tile3
+	JEQ  stridedAVX512_v1_tile3
 	CMPQ BX, $0x04
-	JEQ  stridedAVX512_p1_tile4
+	JEQ  stridedAVX512_v1_tile4
 	CMPQ BX, $0x05
-	JEQ  stridedAVX512_p1_tile5
+	JEQ  stridedAVX512_v1_tile5
 	CMPQ BX, $0x06
-	JEQ  stridedAVX512_p1_tile6
+	JEQ  stridedAVX512_v1_tile6
 	CMPQ BX, $0x07
-	JEQ  stridedAVX512_p1_tile7
+	JEQ  stridedAVX512_v1_tile7
 
-stridedAVX512_p1_tile8:
+stridedAVX512_v1_tile8:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_8x16_zero
+	JEQ       stridedAVX512_8v1_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ      ldc+24(FP), BX
@@ -3044,9 +4440,9 @@ stridedAVX512_p1_tile8:
 	VMOVUPS.Z (BX), K1, Z6
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z7
-	JMP       stridedAVX512_8x16_start
+	JMP       stridedAVX512_8v1_start
 
-stridedAVX512_8x16_zero:
+stridedAVX512_8v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -3056,7 +4452,7 @@ stridedAVX512_8x16_zero:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 
-stridedAVX512_8x16_start:
+stridedAVX512_8v1_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -3079,9 +4475,9 @@ stridedAVX512_8x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_8x16_tail
+	JL   stridedAVX512_8v1_tail
 
-stridedAVX512_8x16_loop:
+stridedAVX512_8v1_loop:
 	VMOVUPS      (AX), Z8
 	VBROADCASTSS (R8)(CX*4), Z9
 	VFMADD231PS  Z8, Z9, Z0
@@ -3153,14 +4549,14 @@ stridedAVX512_8x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_8x16_loop
+	JLE          stridedAVX512_8v1_loop
 
-stridedAVX512_8x16_tail:
+stridedAVX512_8v1_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_8x16_tailloop:
+stridedAVX512_8v1_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_8x16_store
+	JGE          stridedAVX512_8v1_store
 	VMOVUPS      (AX), Z8
 	VBROADCASTSS (R8)(CX*4), Z9
 	VFMADD231PS  Z8, Z9, Z0
@@ -3180,9 +4576,9 @@ stridedAVX512_8x16_tailloop:
 	VFMADD231PS  Z8, Z12, Z7
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX512_8x16_tailloop
+	JMP          stridedAVX512_8v1_tailloop
 
-stridedAVX512_8x16_store:
+stridedAVX512_8v1_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    ldc+24(FP), BX
@@ -3202,11 +4598,11 @@ stridedAVX512_8x16_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x08, 16(SP)
-	JMP     stridedAVX512_p1_rows
+	JMP     stridedAVX512_v1_rows
 
-stridedAVX512_p1_tile7:
+stridedAVX512_v1_tile7:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_7x16_zero
+	JEQ       stridedAVX512_7v1_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ      ldc+24(FP), BX
@@ -3221,9 +4617,9 @@ stridedAVX512_p1_tile7:
 	VMOVUPS.Z (BX), K1, Z5
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z6
-	JMP       stridedAVX512_7x16_start
+	JMP       stridedAVX512_7v1_start
 
-stridedAVX512_7x16_zero:
+stridedAVX512_7v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -3232,7 +4628,7 @@ stridedAVX512_7x16_zero:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 
-stridedAVX512_7x16_start:
+stridedAVX512_7v1_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -3253,9 +4649,9 @@ stridedAVX512_7x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_7x16_tail
+	JL   stridedAVX512_7v1_tail
 
-stridedAVX512_7x16_loop:
+stridedAVX512_7v1_loop:
 	VMOVUPS      (AX), Z7
 	VBROADCASTSS (R8)(CX*4), Z8
 	VFMADD231PS  Z7, Z8, Z0
@@ -3319,14 +4715,14 @@ stridedAVX512_7x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_7x16_loop
+	JLE          stridedAVX512_7v1_loop
 
-stridedAVX512_7x16_tail:
+stridedAVX512_7v1_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_7x16_tailloop:
+stridedAVX512_7v1_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_7x16_store
+	JGE          stridedAVX512_7v1_store
 	VMOVUPS      (AX), Z7
 	VBROADCASTSS (R8)(CX*4), Z8
 	VFMADD231PS  Z7, Z8, Z0
@@ -3344,9 +4740,9 @@ stridedAVX512_7x16_tailloop:
 	VFMADD231PS  Z7, Z10, Z6
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX512_7x16_tailloop
+	JMP          stridedAVX512_7v1_tailloop
 
-stridedAVX512_7x16_store:
+stridedAVX512_7v1_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    ldc+24(FP), BX
@@ -3364,11 +4760,11 @@ stridedAVX512_7x16_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x07, 16(SP)
-	JMP     stridedAVX512_p1_rows
+	JMP     stridedAVX512_v1_rows
 
-stridedAVX512_p1_tile6:
+stridedAVX512_v1_tile6:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_6x16_zero
+	JEQ       stridedAVX512_6v1_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ      ldc+24(FP), BX
@@ -3381,9 +4777,9 @@ stridedAVX512_p1_tile6:
 	VMOVUPS.Z (BX), K1, Z4
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z5
-	JMP       stridedAVX512_6x16_start
+	JMP       stridedAVX512_6v1_start
 
-stridedAVX512_6x16_zero:
+stridedAVX512_6v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -3391,7 +4787,7 @@ stridedAVX512_6x16_zero:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 
-stridedAVX512_6x16_start:
+stridedAVX512_6v1_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -3410,9 +4806,9 @@ stridedAVX512_6x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_6x16_tail
+	JL   stridedAVX512_6v1_tail
 
-stridedAVX512_6x16_loop:
+stridedAVX512_6v1_loop:
 	VMOVUPS      (AX), Z6
 	VBROADCASTSS (R8)(CX*4), Z7
 	VFMADD231PS  Z6, Z7, Z0
@@ -3468,14 +4864,14 @@ stridedAVX512_6x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_6x16_loop
+	JLE          stridedAVX512_6v1_loop
 
-stridedAVX512_6x16_tail:
+stridedAVX512_6v1_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_6x16_tailloop:
+stridedAVX512_6v1_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_6x16_store
+	JGE          stridedAVX512_6v1_store
 	VMOVUPS      (AX), Z6
 	VBROADCASTSS (R8)(CX*4), Z7
 	VFMADD231PS  Z6, Z7, Z0
@@ -3491,9 +4887,9 @@ stridedAVX512_6x16_tailloop:
 	VFMADD231PS  Z6, Z8, Z5
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX512_6x16_tailloop
+	JMP          stridedAVX512_6v1_tailloop
 
-stridedAVX512_6x16_store:
+stridedAVX512_6v1_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    ldc+24(FP), BX
@@ -3509,11 +4905,11 @@ stridedAVX512_6x16_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x06, 16(SP)
-	JMP     stridedAVX512_p1_rows
+	JMP     stridedAVX512_v1_rows
 
-stridedAVX512_p1_tile5:
+stridedAVX512_v1_tile5:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_5x16_zero
+	JEQ       stridedAVX512_5v1_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ      ldc+24(FP), BX
@@ -3524,16 +4920,16 @@ stridedAVX512_p1_tile5:
 	VMOVUPS.Z (BX), K1, Z3
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z4
-	JMP       stridedAVX512_5x16_start
+	JMP       stridedAVX512_5v1_start
 
-stridedAVX512_5x16_zero:
+stridedAVX512_5v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 
-stridedAVX512_5x16_start:
+stridedAVX512_5v1_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -3550,9 +4946,9 @@ stridedAVX512_5x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_5x16_tail
+	JL   stridedAVX512_5v1_tail
 
-stridedAVX512_5x16_loop:
+stridedAVX512_5v1_loop:
 	VMOVUPS      (AX), Z5
 	VBROADCASTSS (R8)(CX*4), Z6
 	VFMADD231PS  Z5, Z6, Z0
@@ -3600,14 +4996,14 @@ stridedAVX512_5x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_5x16_loop
+	JLE          stridedAVX512_5v1_loop
 
-stridedAVX512_5x16_tail:
+stridedAVX512_5v1_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_5x16_tailloop:
+stridedAVX512_5v1_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_5x16_store
+	JGE          stridedAVX512_5v1_store
 	VMOVUPS      (AX), Z5
 	VBROADCASTSS (R8)(CX*4), Z6
 	VFMADD231PS  Z5, Z6, Z0
@@ -3621,9 +5017,9 @@ stridedAVX512_5x16_tailloop:
 	VFMADD231PS  Z5, Z6, Z4
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX512_5x16_tailloop
+	JMP          stridedAVX512_5v1_tailloop
 
-stridedAVX512_5x16_store:
+stridedAVX512_5v1_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    ldc+24(FP), BX
@@ -3637,11 +5033,11 @@ stridedAVX512_5x16_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x05, 16(SP)
-	JMP     stridedAVX512_p1_rows
+	JMP     stridedAVX512_v1_rows
 
-stridedAVX512_p1_tile4:
+stridedAVX512_v1_tile4:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_4x16_zero
+	JEQ       stridedAVX512_4v1_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ      ldc+24(FP), BX
@@ -3650,15 +5046,15 @@ stridedAVX512_p1_tile4:
 	VMOVUPS.Z (BX), K1, Z2
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z3
-	JMP       stridedAVX512_4x16_start
+	JMP       stridedAVX512_4v1_start
 
-stridedAVX512_4x16_zero:
+stridedAVX512_4v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
-stridedAVX512_4x16_start:
+stridedAVX512_4v1_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -3673,9 +5069,9 @@ stridedAVX512_4x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_4x16_tail
+	JL   stridedAVX512_4v1_tail
 
-stridedAVX512_4x16_loop:
+stridedAVX512_4v1_loop:
 	VMOVUPS      (AX), Z4
 	VBROADCASTSS (R8)(CX*4), Z5
 	VFMADD231PS  Z4, Z5, Z0
@@ -3715,14 +5111,14 @@ stridedAVX512_4x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_4x16_loop
+	JLE          stridedAVX512_4v1_loop
 
-stridedAVX512_4x16_tail:
+stridedAVX512_4v1_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_4x16_tailloop:
+stridedAVX512_4v1_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_4x16_store
+	JGE          stridedAVX512_4v1_store
 	VMOVUPS      (AX), Z4
 	VBROADCASTSS (R8)(CX*4), Z5
 	VFMADD231PS  Z4, Z5, Z0
@@ -3734,9 +5130,9 @@ stridedAVX512_4x16_tailloop:
 	VFMADD231PS  Z4, Z8, Z3
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX512_4x16_tailloop
+	JMP          stridedAVX512_4v1_tailloop
 
-stridedAVX512_4x16_store:
+stridedAVX512_4v1_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    ldc+24(FP), BX
@@ -3748,25 +5144,25 @@ stridedAVX512_4x16_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x04, 16(SP)
-	JMP     stridedAVX512_p1_rows
+	JMP     stridedAVX512_v1_rows
 
-stridedAVX512_p1_tile3:
+stridedAVX512_v1_tile3:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_3x16_zero
+	JEQ       stridedAVX512_3v1_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z1
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z2
-	JMP       stridedAVX512_3x16_start
+	JMP       stridedAVX512_3v1_start
 
-stridedAVX512_3x16_zero:
+stridedAVX512_3v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 
-stridedAVX512_3x16_start:
+stridedAVX512_3v1_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -3779,9 +5175,9 @@ stridedAVX512_3x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_3x16_tail
+	JL   stridedAVX512_3v1_tail
 
-stridedAVX512_3x16_loop:
+stridedAVX512_3v1_loop:
 	VMOVUPS      (AX), Z3
 	VBROADCASTSS (R8)(CX*4), Z4
 	VFMADD231PS  Z3, Z4, Z0
@@ -3813,14 +5209,14 @@ stridedAVX512_3x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_3x16_loop
+	JLE          stridedAVX512_3v1_loop
 
-stridedAVX512_3x16_tail:
+stridedAVX512_3v1_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_3x16_tailloop:
+stridedAVX512_3v1_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_3x16_store
+	JGE          stridedAVX512_3v1_store
 	VMOVUPS      (AX), Z3
 	VBROADCASTSS (R8)(CX*4), Z4
 	VFMADD231PS  Z3, Z4, Z0
@@ -3830,9 +5226,9 @@ stridedAVX512_3x16_tailloop:
 	VFMADD231PS  Z3, Z6, Z2
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX512_3x16_tailloop
+	JMP          stridedAVX512_3v1_tailloop
 
-stridedAVX512_3x16_store:
+stridedAVX512_3v1_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    ldc+24(FP), BX
@@ -3842,22 +5238,22 @@ stridedAVX512_3x16_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x03, 16(SP)
-	JMP     stridedAVX512_p1_rows
+	JMP     stridedAVX512_v1_rows
 
-stridedAVX512_p1_tile2:
+stridedAVX512_v1_tile2:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_2x16_zero
+	JEQ       stridedAVX512_2v1_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ      ldc+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z1
-	JMP       stridedAVX512_2x16_start
+	JMP       stridedAVX512_2v1_start
 
-stridedAVX512_2x16_zero:
+stridedAVX512_2v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 
-stridedAVX512_2x16_start:
+stridedAVX512_2v1_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -3868,9 +5264,9 @@ stridedAVX512_2x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_2x16_tail
+	JL   stridedAVX512_2v1_tail
 
-stridedAVX512_2x16_loop:
+stridedAVX512_2v1_loop:
 	VMOVUPS      (AX), Z2
 	VBROADCASTSS (R8)(CX*4), Z3
 	VFMADD231PS  Z2, Z3, Z0
@@ -3894,14 +5290,14 @@ stridedAVX512_2x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_2x16_loop
+	JLE          stridedAVX512_2v1_loop
 
-stridedAVX512_2x16_tail:
+stridedAVX512_2v1_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_2x16_tailloop:
+stridedAVX512_2v1_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_2x16_store
+	JGE          stridedAVX512_2v1_store
 	VMOVUPS      (AX), Z2
 	VBROADCASTSS (R8)(CX*4), Z3
 	VFMADD231PS  Z2, Z3, Z0
@@ -3909,9 +5305,9 @@ stridedAVX512_2x16_tailloop:
 	VFMADD231PS  Z2, Z4, Z1
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX512_2x16_tailloop
+	JMP          stridedAVX512_2v1_tailloop
 
-stridedAVX512_2x16_store:
+stridedAVX512_2v1_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    ldc+24(FP), BX
@@ -3919,19 +5315,19 @@ stridedAVX512_2x16_store:
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x02, 16(SP)
-	JMP     stridedAVX512_p1_rows
+	JMP     stridedAVX512_v1_rows
 
-stridedAVX512_p1_tile1:
+stridedAVX512_v1_tile1:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       stridedAVX512_1x16_zero
+	JEQ       stridedAVX512_1v1_zero
 	MOVQ      8(SP), BX
 	VMOVUPS.Z (BX), K1, Z0
-	JMP       stridedAVX512_1x16_start
+	JMP       stridedAVX512_1v1_start
 
-stridedAVX512_1x16_zero:
+stridedAVX512_1v1_zero:
 	VPXORD Z0, Z0, Z0
 
-stridedAVX512_1x16_start:
+stridedAVX512_1v1_start:
 	MOVQ (SP), BX
 	MOVQ BX, R8
 	ADDQ lda+8(FP), BX
@@ -3940,9 +5336,9 @@ stridedAVX512_1x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   stridedAVX512_1x16_tail
+	JL   stridedAVX512_1v1_tail
 
-stridedAVX512_1x16_loop:
+stridedAVX512_1v1_loop:
 	VBROADCASTSS (R8)(CX*4), Z1
 	VFMADD231PS  (AX), Z1, Z0
 	VBROADCASTSS 4(R8)(CX*4), Z1
@@ -3954,29 +5350,29 @@ stridedAVX512_1x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          stridedAVX512_1x16_loop
+	JLE          stridedAVX512_1v1_loop
 
-stridedAVX512_1x16_tail:
+stridedAVX512_1v1_tail:
 	ADDQ $0x04, DX
 
-stridedAVX512_1x16_tailloop:
+stridedAVX512_1v1_tailloop:
 	CMPQ         CX, DX
-	JGE          stridedAVX512_1x16_store
+	JGE          stridedAVX512_1v1_store
 	VBROADCASTSS (R8)(CX*4), Z1
 	VFMADD231PS  (AX), Z1, Z0
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          stridedAVX512_1x16_tailloop
+	JMP          stridedAVX512_1v1_tailloop
 
-stridedAVX512_1x16_store:
+stridedAVX512_1v1_store:
 	MOVQ    8(SP), BX
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    ldc+24(FP), BX
 	MOVQ    BX, 8(SP)
 	SUBQ    $0x01, 16(SP)
-	JMP     stridedAVX512_p1_rows
+	JMP     stridedAVX512_v1_rows
 
-stridedAVX512_p1_end:
+stridedAVX512_v1_end:
 	MOVQ bstride+48(FP), BX
 	ADDQ BX, b+40(FP)
 	SUBQ $0x10, n+64(FP)
@@ -4000,11 +5396,11 @@ gatherAVX2_panel:
 	MOVQ    m+32(FP), BX
 	MOVQ    BX, 16(SP)
 	CMPQ    16(SP), $0x01
-	JNE     gatherAVX2_not1
+	JNE     gatherAVX2_not1x64
 	CMPQ    n+64(FP), $0x40
-	JL      gatherAVX2_not1
+	JL      gatherAVX2_not1x64
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     gatherAVX2_1x64_zero
+	JEQ     gatherAVX2_1v8_zero
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -4016,9 +5412,9 @@ gatherAVX2_panel:
 	VMOVUPS 160(BX), Y5
 	VMOVUPS 192(BX), Y6
 	VMOVUPS 224(BX), Y7
-	JMP     gatherAVX2_1x64_start
+	JMP     gatherAVX2_1v8_start
 
-gatherAVX2_1x64_zero:
+gatherAVX2_1v8_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -4028,7 +5424,7 @@ gatherAVX2_1x64_zero:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 
-gatherAVX2_1x64_start:
+gatherAVX2_1v8_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -4042,9 +5438,9 @@ gatherAVX2_1x64_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX2_1x64_tail
+	JL   gatherAVX2_1v8_tail
 
-gatherAVX2_1x64_loop:
+gatherAVX2_1v8_loop:
 	VBROADCASTSS (R8)(CX*4), Y8
 	VFMADD231PS  (AX), Y8, Y0
 	VFMADD231PS  32(AX), Y8, Y1
@@ -4087,14 +5483,14 @@ gatherAVX2_1x64_loop:
 	ADDQ         $0x00000100, R12
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX2_1x64_loop
+	JLE          gatherAVX2_1v8_loop
 
-gatherAVX2_1x64_tail:
+gatherAVX2_1v8_tail:
 	ADDQ $0x04, DX
 
-gatherAVX2_1x64_tailloop:
+gatherAVX2_1v8_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX2_1x64_store
+	JGE          gatherAVX2_1v8_store
 	VBROADCASTSS (R8)(CX*4), Y8
 	VFMADD231PS  (AX), Y8, Y0
 	VFMADD231PS  32(AX), Y8, Y1
@@ -4109,9 +5505,9 @@ gatherAVX2_1x64_tailloop:
 	ADDQ         $0x40, R11
 	ADDQ         $0x40, R12
 	INCQ         CX
-	JMP          gatherAVX2_1x64_tailloop
+	JMP          gatherAVX2_1v8_tailloop
 
-gatherAVX2_1x64_store:
+gatherAVX2_1v8_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -4132,13 +5528,107 @@ gatherAVX2_1x64_store:
 	ADDQ    $0x00000100, coff+24(FP)
 	JMP     gatherAVX2_panel
 
-gatherAVX2_not1:
-	CMPQ    16(SP), $0x02
-	JNE     gatherAVX2_not2
+gatherAVX2_not1x64:
+	CMPQ    16(SP), $0x01
+	JNE     gatherAVX2_not1x32
 	CMPQ    n+64(FP), $0x20
-	JL      gatherAVX2_not2
+	JL      gatherAVX2_not1x32
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     gatherAVX2_2x32_zero
+	JEQ     gatherAVX2_1v4_zero
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	JMP     gatherAVX2_1v4_start
+
+gatherAVX2_1v4_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+gatherAVX2_1v4_start:
+	MOVQ (SP), BX
+	MOVQ (BX), R8
+	ADDQ aoff+8(FP), R8
+	MOVQ b+40(FP), AX
+	MOVQ AX, SI
+	ADDQ bstride+48(FP), SI
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   gatherAVX2_1v4_tail
+
+gatherAVX2_1v4_loop:
+	VBROADCASTSS (R8)(CX*4), Y4
+	VFMADD231PS  (AX), Y4, Y0
+	VFMADD231PS  32(AX), Y4, Y1
+	VFMADD231PS  (SI), Y4, Y2
+	VFMADD231PS  32(SI), Y4, Y3
+	VBROADCASTSS 4(R8)(CX*4), Y4
+	VFMADD231PS  64(AX), Y4, Y0
+	VFMADD231PS  96(AX), Y4, Y1
+	VFMADD231PS  64(SI), Y4, Y2
+	VFMADD231PS  96(SI), Y4, Y3
+	VBROADCASTSS 8(R8)(CX*4), Y4
+	VFMADD231PS  128(AX), Y4, Y0
+	VFMADD231PS  160(AX), Y4, Y1
+	VFMADD231PS  128(SI), Y4, Y2
+	VFMADD231PS  160(SI), Y4, Y3
+	VBROADCASTSS 12(R8)(CX*4), Y4
+	VFMADD231PS  192(AX), Y4, Y0
+	VFMADD231PS  224(AX), Y4, Y1
+	VFMADD231PS  192(SI), Y4, Y2
+	VFMADD231PS  224(SI), Y4, Y3
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, SI
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          gatherAVX2_1v4_loop
+
+gatherAVX2_1v4_tail:
+	ADDQ $0x04, DX
+
+gatherAVX2_1v4_tailloop:
+	CMPQ         CX, DX
+	JGE          gatherAVX2_1v4_store
+	VBROADCASTSS (R8)(CX*4), Y4
+	VFMADD231PS  (AX), Y4, Y0
+	VFMADD231PS  32(AX), Y4, Y1
+	VFMADD231PS  (SI), Y4, Y2
+	VFMADD231PS  32(SI), Y4, Y3
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, SI
+	INCQ         CX
+	JMP          gatherAVX2_1v4_tailloop
+
+gatherAVX2_1v4_store:
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y0, (BX)
+	VMOVUPS Y1, 32(BX)
+	VMOVUPS Y2, 64(BX)
+	VMOVUPS Y3, 96(BX)
+	ADDQ    $0x08, (SP)
+	ADDQ    $0x08, 8(SP)
+	MOVQ    bstride+48(FP), BX
+	SHLQ    $0x01, BX
+	ADDQ    BX, b+40(FP)
+	SUBQ    $0x20, n+64(FP)
+	ADDQ    $0x00000080, coff+24(FP)
+	JMP     gatherAVX2_panel
+
+gatherAVX2_not1x32:
+	CMPQ    16(SP), $0x02
+	JNE     gatherAVX2_not2x32
+	CMPQ    n+64(FP), $0x20
+	JL      gatherAVX2_not2x32
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     gatherAVX2_2v4_zero
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -4152,9 +5642,9 @@ gatherAVX2_not1:
 	VMOVUPS 32(BX), Y5
 	VMOVUPS 64(BX), Y6
 	VMOVUPS 96(BX), Y7
-	JMP     gatherAVX2_2x32_start
+	JMP     gatherAVX2_2v4_start
 
-gatherAVX2_2x32_zero:
+gatherAVX2_2v4_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -4164,7 +5654,7 @@ gatherAVX2_2x32_zero:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 
-gatherAVX2_2x32_start:
+gatherAVX2_2v4_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -4176,9 +5666,9 @@ gatherAVX2_2x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX2_2x32_tail
+	JL   gatherAVX2_2v4_tail
 
-gatherAVX2_2x32_loop:
+gatherAVX2_2v4_loop:
 	VMOVUPS      (AX), Y8
 	VMOVUPS      32(AX), Y9
 	VMOVUPS      (SI), Y10
@@ -4239,14 +5729,14 @@ gatherAVX2_2x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX2_2x32_loop
+	JLE          gatherAVX2_2v4_loop
 
-gatherAVX2_2x32_tail:
+gatherAVX2_2v4_tail:
 	ADDQ $0x04, DX
 
-gatherAVX2_2x32_tailloop:
+gatherAVX2_2v4_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX2_2x32_store
+	JGE          gatherAVX2_2v4_store
 	VMOVUPS      (AX), Y8
 	VMOVUPS      32(AX), Y9
 	VMOVUPS      (SI), Y10
@@ -4264,9 +5754,9 @@ gatherAVX2_2x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          gatherAVX2_2x32_tailloop
+	JMP          gatherAVX2_2v4_tailloop
 
-gatherAVX2_2x32_store:
+gatherAVX2_2v4_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -4289,13 +5779,13 @@ gatherAVX2_2x32_store:
 	ADDQ    $0x00000080, coff+24(FP)
 	JMP     gatherAVX2_panel
 
-gatherAVX2_not2:
+gatherAVX2_not2x32:
 	CMPQ    16(SP), $0x03
-	JNE     gatherAVX2_not3
+	JNE     gatherAVX2_not3x32
 	CMPQ    n+64(FP), $0x20
-	JL      gatherAVX2_not3
+	JL      gatherAVX2_not3x32
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     gatherAVX2_3x32_zero
+	JEQ     gatherAVX2_3v4_zero
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -4315,9 +5805,9 @@ gatherAVX2_not2:
 	VMOVUPS 32(BX), Y9
 	VMOVUPS 64(BX), Y10
 	VMOVUPS 96(BX), Y11
-	JMP     gatherAVX2_3x32_start
+	JMP     gatherAVX2_3v4_start
 
-gatherAVX2_3x32_zero:
+gatherAVX2_3v4_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -4331,7 +5821,7 @@ gatherAVX2_3x32_zero:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 
-gatherAVX2_3x32_start:
+gatherAVX2_3v4_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -4345,9 +5835,9 @@ gatherAVX2_3x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX2_3x32_tail
+	JL   gatherAVX2_3v4_tail
 
-gatherAVX2_3x32_loop:
+gatherAVX2_3v4_loop:
 	VBROADCASTSS (R8)(CX*4), Y12
 	VBROADCASTSS (R9)(CX*4), Y13
 	VBROADCASTSS (R10)(CX*4), Y14
@@ -4428,14 +5918,14 @@ gatherAVX2_3x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX2_3x32_loop
+	JLE          gatherAVX2_3v4_loop
 
-gatherAVX2_3x32_tail:
+gatherAVX2_3v4_tail:
 	ADDQ $0x04, DX
 
-gatherAVX2_3x32_tailloop:
+gatherAVX2_3v4_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX2_3x32_store
+	JGE          gatherAVX2_3v4_store
 	VBROADCASTSS (R8)(CX*4), Y12
 	VBROADCASTSS (R9)(CX*4), Y13
 	VBROADCASTSS (R10)(CX*4), Y14
@@ -4458,9 +5948,9 @@ gatherAVX2_3x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          gatherAVX2_3x32_tailloop
+	JMP          gatherAVX2_3v4_tailloop
 
-gatherAVX2_3x32_store:
+gatherAVX2_3v4_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -4489,35 +5979,1508 @@ gatherAVX2_3x32_store:
 	ADDQ    $0x00000080, coff+24(FP)
 	JMP     gatherAVX2_panel
 
-gatherAVX2_not3:
-gatherAVX2_p1_rows:
+gatherAVX2_not3x32:
+	CMPQ n+64(FP), $0x08
+	JG   gatherAVX2_whole
+
+gatherAVX2_v1_rows:
 	MOVQ 16(SP), BX
 	CMPQ BX, $0x00
-	JLE  gatherAVX2_p1_end
-	CMPQ BX, $0x0c
-	JGE  gatherAVX2_p1_tile6
-	CMPQ BX, $0x06
-	JLE  gatherAVX2_p1_pick
+	JLE  gatherAVX2_v1_end
+	CMPQ BX, $0x10
+	JGE  gatherAVX2_v1_tile8
+	CMPQ BX, $0x08
+	JLE  gatherAVX2_v1_pick
 	INCQ BX
 	SHRQ $0x01, BX
 
-gatherAVX2_p1_pick:
+gatherAVX2_v1_pick:
 	CMPQ BX, $0x01
-	JEQ  gatherAVX2_p1_tile1
+	JEQ  gatherAVX2_v1_tile1
 	CMPQ BX, $0x02
-	JEQ  gatherAVX2_p1_tile2
+	JEQ  gatherAVX2_v1_tile2
 	CMPQ BX, $0x03
-	JEQ  gatherAVX2_p1_tile3
+	JEQ  gatherAVX2_v1_tile3
 	CMPQ BX, $0x04
-	JEQ  gatherAVX2_p1_tile4
+	JEQ  gatherAVX2_v1_tile4
 	CMPQ BX, $0x05
-	JEQ  gatherAVX2_p1_tile5
+	JEQ  gatherAVX2_v1_tile5
+	CMPQ BX, $0x06
+	JEQ  gatherAVX2_v1_tile6
+	CMPQ BX, $0x07
+	JEQ  gatherAVX2_v1_tile7
 
-gatherAVX2_p1_tile6:
+gatherAVX2_v1_tile8:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     gatherAVX2_6x16_zero
+	JEQ     gatherAVX2_8v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_8v1_load_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y0
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y1
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y2
+	MOVQ    24(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y3
+	MOVQ    32(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y4
+	MOVQ    40(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y5
+	MOVQ    48(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y6
+	MOVQ    56(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y7
+	JMP     gatherAVX2_8v1_load_end
+
+gatherAVX2_8v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+	MOVQ       24(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y3
+	MOVQ       32(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y4
+	MOVQ       40(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y5
+	MOVQ       48(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y6
+	MOVQ       56(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y7
+
+gatherAVX2_8v1_load_end:
+	JMP gatherAVX2_8v1_start
+
+gatherAVX2_8v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+gatherAVX2_8v1_start:
+	MOVQ (SP), BX
+	MOVQ (BX), R8
+	ADDQ aoff+8(FP), R8
+	MOVQ 8(BX), R9
+	ADDQ aoff+8(FP), R9
+	MOVQ 16(BX), R10
+	ADDQ aoff+8(FP), R10
+	MOVQ 24(BX), R11
+	ADDQ aoff+8(FP), R11
+	MOVQ 32(BX), R12
+	ADDQ aoff+8(FP), R12
+	MOVQ 40(BX), R13
+	ADDQ aoff+8(FP), R13
+	MOVQ 48(BX), R15
+	ADDQ aoff+8(FP), R15
+	MOVQ 56(BX), DI
+	ADDQ aoff+8(FP), DI
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   gatherAVX2_8v1_tail
+
+gatherAVX2_8v1_loop:
+	VMOVUPS      (AX), Y8
+	VBROADCASTSS (R8)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VBROADCASTSS (R9)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VBROADCASTSS (R10)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VBROADCASTSS (R11)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y3
+	VBROADCASTSS (R12)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VBROADCASTSS (R13)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y5
+	VBROADCASTSS (R15)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y6
+	VBROADCASTSS (DI)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y7
+	VMOVUPS      64(AX), Y8
+	VBROADCASTSS 4(R8)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VBROADCASTSS 4(R11)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y3
+	VBROADCASTSS 4(R12)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VBROADCASTSS 4(R13)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y5
+	VBROADCASTSS 4(R15)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y6
+	VBROADCASTSS 4(DI)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y7
+	VMOVUPS      128(AX), Y8
+	VBROADCASTSS 8(R8)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VBROADCASTSS 8(R11)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y3
+	VBROADCASTSS 8(R12)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VBROADCASTSS 8(R13)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y5
+	VBROADCASTSS 8(R15)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y6
+	VBROADCASTSS 8(DI)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y7
+	VMOVUPS      192(AX), Y8
+	VBROADCASTSS 12(R8)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VBROADCASTSS 12(R11)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y3
+	VBROADCASTSS 12(R12)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VBROADCASTSS 12(R13)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y5
+	VBROADCASTSS 12(R15)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y6
+	VBROADCASTSS 12(DI)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y7
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          gatherAVX2_8v1_loop
+
+gatherAVX2_8v1_tail:
+	ADDQ $0x04, DX
+
+gatherAVX2_8v1_tailloop:
+	CMPQ         CX, DX
+	JGE          gatherAVX2_8v1_store
+	VMOVUPS      (AX), Y8
+	VBROADCASTSS (R8)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VBROADCASTSS (R9)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VBROADCASTSS (R10)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VBROADCASTSS (R11)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y3
+	VBROADCASTSS (R12)(CX*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VBROADCASTSS (R13)(CX*4), Y10
+	VFMADD231PS  Y8, Y10, Y5
+	VBROADCASTSS (R15)(CX*4), Y11
+	VFMADD231PS  Y8, Y11, Y6
+	VBROADCASTSS (DI)(CX*4), Y12
+	VFMADD231PS  Y8, Y12, Y7
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          gatherAVX2_8v1_tailloop
+
+gatherAVX2_8v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_8v1_save_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y0, (BX)
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y1, (BX)
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y2, (BX)
+	MOVQ    24(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y3, (BX)
+	MOVQ    32(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y4, (BX)
+	MOVQ    40(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y5, (BX)
+	MOVQ    48(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y6, (BX)
+	MOVQ    56(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y7, (BX)
+	JMP     gatherAVX2_8v1_save_end
+
+gatherAVX2_8v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+	MOVQ       24(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y3, Y14, (BX)
+	MOVQ       32(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y4, Y14, (BX)
+	MOVQ       40(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y5, Y14, (BX)
+	MOVQ       48(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y6, Y14, (BX)
+	MOVQ       56(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y7, Y14, (BX)
+
+gatherAVX2_8v1_save_end:
+	ADDQ $0x40, (SP)
+	ADDQ $0x40, 8(SP)
+	SUBQ $0x08, 16(SP)
+	JMP  gatherAVX2_v1_rows
+
+gatherAVX2_v1_tile7:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     gatherAVX2_7v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_7v1_load_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y0
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y1
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y2
+	MOVQ    24(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y3
+	MOVQ    32(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y4
+	MOVQ    40(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y5
+	MOVQ    48(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y6
+	JMP     gatherAVX2_7v1_load_end
+
+gatherAVX2_7v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+	MOVQ       24(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y3
+	MOVQ       32(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y4
+	MOVQ       40(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y5
+	MOVQ       48(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y6
+
+gatherAVX2_7v1_load_end:
+	JMP gatherAVX2_7v1_start
+
+gatherAVX2_7v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+
+gatherAVX2_7v1_start:
+	MOVQ (SP), BX
+	MOVQ (BX), R8
+	ADDQ aoff+8(FP), R8
+	MOVQ 8(BX), R9
+	ADDQ aoff+8(FP), R9
+	MOVQ 16(BX), R10
+	ADDQ aoff+8(FP), R10
+	MOVQ 24(BX), R11
+	ADDQ aoff+8(FP), R11
+	MOVQ 32(BX), R12
+	ADDQ aoff+8(FP), R12
+	MOVQ 40(BX), R13
+	ADDQ aoff+8(FP), R13
+	MOVQ 48(BX), R15
+	ADDQ aoff+8(FP), R15
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   gatherAVX2_7v1_tail
+
+gatherAVX2_7v1_loop:
+	VMOVUPS      (AX), Y7
+	VBROADCASTSS (R8)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y0
+	VBROADCASTSS (R9)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y1
+	VBROADCASTSS (R10)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y2
+	VBROADCASTSS (R11)(CX*4), Y11
+	VFMADD231PS  Y7, Y11, Y3
+	VBROADCASTSS (R12)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS (R13)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y5
+	VBROADCASTSS (R15)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y6
+	VMOVUPS      64(AX), Y7
+	VBROADCASTSS 4(R8)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y2
+	VBROADCASTSS 4(R11)(CX*4), Y11
+	VFMADD231PS  Y7, Y11, Y3
+	VBROADCASTSS 4(R12)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS 4(R13)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y5
+	VBROADCASTSS 4(R15)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y6
+	VMOVUPS      128(AX), Y7
+	VBROADCASTSS 8(R8)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y2
+	VBROADCASTSS 8(R11)(CX*4), Y11
+	VFMADD231PS  Y7, Y11, Y3
+	VBROADCASTSS 8(R12)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS 8(R13)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y5
+	VBROADCASTSS 8(R15)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y6
+	VMOVUPS      192(AX), Y7
+	VBROADCASTSS 12(R8)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y2
+	VBROADCASTSS 12(R11)(CX*4), Y11
+	VFMADD231PS  Y7, Y11, Y3
+	VBROADCASTSS 12(R12)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS 12(R13)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y5
+	VBROADCASTSS 12(R15)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y6
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          gatherAVX2_7v1_loop
+
+gatherAVX2_7v1_tail:
+	ADDQ $0x04, DX
+
+gatherAVX2_7v1_tailloop:
+	CMPQ         CX, DX
+	JGE          gatherAVX2_7v1_store
+	VMOVUPS      (AX), Y7
+	VBROADCASTSS (R8)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y0
+	VBROADCASTSS (R9)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y1
+	VBROADCASTSS (R10)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y2
+	VBROADCASTSS (R11)(CX*4), Y11
+	VFMADD231PS  Y7, Y11, Y3
+	VBROADCASTSS (R12)(CX*4), Y8
+	VFMADD231PS  Y7, Y8, Y4
+	VBROADCASTSS (R13)(CX*4), Y9
+	VFMADD231PS  Y7, Y9, Y5
+	VBROADCASTSS (R15)(CX*4), Y10
+	VFMADD231PS  Y7, Y10, Y6
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          gatherAVX2_7v1_tailloop
+
+gatherAVX2_7v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_7v1_save_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y0, (BX)
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y1, (BX)
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y2, (BX)
+	MOVQ    24(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y3, (BX)
+	MOVQ    32(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y4, (BX)
+	MOVQ    40(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y5, (BX)
+	MOVQ    48(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y6, (BX)
+	JMP     gatherAVX2_7v1_save_end
+
+gatherAVX2_7v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+	MOVQ       24(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y3, Y14, (BX)
+	MOVQ       32(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y4, Y14, (BX)
+	MOVQ       40(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y5, Y14, (BX)
+	MOVQ       48(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y6, Y14, (BX)
+
+gatherAVX2_7v1_save_end:
+	ADDQ $0x38, (SP)
+	ADDQ $0x38, 8(SP)
+	SUBQ $0x07, 16(SP)
+	JMP  gatherAVX2_v1_rows
+
+gatherAVX2_v1_tile6:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     gatherAVX2_6v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_6v1_load_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y0
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y1
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y2
+	MOVQ    24(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y3
+	MOVQ    32(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y4
+	MOVQ    40(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y5
+	JMP     gatherAVX2_6v1_load_end
+
+gatherAVX2_6v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+	MOVQ       24(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y3
+	MOVQ       32(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y4
+	MOVQ       40(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y5
+
+gatherAVX2_6v1_load_end:
+	JMP gatherAVX2_6v1_start
+
+gatherAVX2_6v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+
+gatherAVX2_6v1_start:
+	MOVQ (SP), BX
+	MOVQ (BX), R8
+	ADDQ aoff+8(FP), R8
+	MOVQ 8(BX), R9
+	ADDQ aoff+8(FP), R9
+	MOVQ 16(BX), R10
+	ADDQ aoff+8(FP), R10
+	MOVQ 24(BX), R11
+	ADDQ aoff+8(FP), R11
+	MOVQ 32(BX), R12
+	ADDQ aoff+8(FP), R12
+	MOVQ 40(BX), R13
+	ADDQ aoff+8(FP), R13
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   gatherAVX2_6v1_tail
+
+gatherAVX2_6v1_loop:
+	VMOVUPS      (AX), Y6
+	VBROADCASTSS (R8)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS (R9)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y1
+	VBROADCASTSS (R10)(CX*4), Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VBROADCASTSS (R11)(CX*4), Y10
+	VFMADD231PS  Y6, Y10, Y3
+	VBROADCASTSS (R12)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS (R13)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y5
+	VMOVUPS      64(AX), Y6
+	VBROADCASTSS 4(R8)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VBROADCASTSS 4(R11)(CX*4), Y10
+	VFMADD231PS  Y6, Y10, Y3
+	VBROADCASTSS 4(R12)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 4(R13)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y5
+	VMOVUPS      128(AX), Y6
+	VBROADCASTSS 8(R8)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VBROADCASTSS 8(R11)(CX*4), Y10
+	VFMADD231PS  Y6, Y10, Y3
+	VBROADCASTSS 8(R12)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 8(R13)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y5
+	VMOVUPS      192(AX), Y6
+	VBROADCASTSS 12(R8)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VBROADCASTSS 12(R11)(CX*4), Y10
+	VFMADD231PS  Y6, Y10, Y3
+	VBROADCASTSS 12(R12)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 12(R13)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y5
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          gatherAVX2_6v1_loop
+
+gatherAVX2_6v1_tail:
+	ADDQ $0x04, DX
+
+gatherAVX2_6v1_tailloop:
+	CMPQ         CX, DX
+	JGE          gatherAVX2_6v1_store
+	VMOVUPS      (AX), Y6
+	VBROADCASTSS (R8)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS (R9)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y1
+	VBROADCASTSS (R10)(CX*4), Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VBROADCASTSS (R11)(CX*4), Y10
+	VFMADD231PS  Y6, Y10, Y3
+	VBROADCASTSS (R12)(CX*4), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS (R13)(CX*4), Y8
+	VFMADD231PS  Y6, Y8, Y5
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          gatherAVX2_6v1_tailloop
+
+gatherAVX2_6v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_6v1_save_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y0, (BX)
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y1, (BX)
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y2, (BX)
+	MOVQ    24(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y3, (BX)
+	MOVQ    32(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y4, (BX)
+	MOVQ    40(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y5, (BX)
+	JMP     gatherAVX2_6v1_save_end
+
+gatherAVX2_6v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+	MOVQ       24(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y3, Y14, (BX)
+	MOVQ       32(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y4, Y14, (BX)
+	MOVQ       40(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y5, Y14, (BX)
+
+gatherAVX2_6v1_save_end:
+	ADDQ $0x30, (SP)
+	ADDQ $0x30, 8(SP)
+	SUBQ $0x06, 16(SP)
+	JMP  gatherAVX2_v1_rows
+
+gatherAVX2_v1_tile5:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     gatherAVX2_5v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_5v1_load_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y0
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y1
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y2
+	MOVQ    24(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y3
+	MOVQ    32(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y4
+	JMP     gatherAVX2_5v1_load_end
+
+gatherAVX2_5v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+	MOVQ       24(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y3
+	MOVQ       32(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y4
+
+gatherAVX2_5v1_load_end:
+	JMP gatherAVX2_5v1_start
+
+gatherAVX2_5v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+
+gatherAVX2_5v1_start:
+	MOVQ (SP), BX
+	MOVQ (BX), R8
+	ADDQ aoff+8(FP), R8
+	MOVQ 8(BX), R9
+	ADDQ aoff+8(FP), R9
+	MOVQ 16(BX), R10
+	ADDQ aoff+8(FP), R10
+	MOVQ 24(BX), R11
+	ADDQ aoff+8(FP), R11
+	MOVQ 32(BX), R12
+	ADDQ aoff+8(FP), R12
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   gatherAVX2_5v1_tail
+
+gatherAVX2_5v1_loop:
+	VMOVUPS      (AX), Y5
+	VBROADCASTSS (R8)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS (R9)(CX*4), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VBROADCASTSS (R10)(CX*4), Y8
+	VFMADD231PS  Y5, Y8, Y2
+	VBROADCASTSS (R11)(CX*4), Y9
+	VFMADD231PS  Y5, Y9, Y3
+	VBROADCASTSS (R12)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVUPS      64(AX), Y5
+	VBROADCASTSS 4(R8)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y8
+	VFMADD231PS  Y5, Y8, Y2
+	VBROADCASTSS 4(R11)(CX*4), Y9
+	VFMADD231PS  Y5, Y9, Y3
+	VBROADCASTSS 4(R12)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVUPS      128(AX), Y5
+	VBROADCASTSS 8(R8)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y8
+	VFMADD231PS  Y5, Y8, Y2
+	VBROADCASTSS 8(R11)(CX*4), Y9
+	VFMADD231PS  Y5, Y9, Y3
+	VBROADCASTSS 8(R12)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVUPS      192(AX), Y5
+	VBROADCASTSS 12(R8)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y8
+	VFMADD231PS  Y5, Y8, Y2
+	VBROADCASTSS 12(R11)(CX*4), Y9
+	VFMADD231PS  Y5, Y9, Y3
+	VBROADCASTSS 12(R12)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          gatherAVX2_5v1_loop
+
+gatherAVX2_5v1_tail:
+	ADDQ $0x04, DX
+
+gatherAVX2_5v1_tailloop:
+	CMPQ         CX, DX
+	JGE          gatherAVX2_5v1_store
+	VMOVUPS      (AX), Y5
+	VBROADCASTSS (R8)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS (R9)(CX*4), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VBROADCASTSS (R10)(CX*4), Y8
+	VFMADD231PS  Y5, Y8, Y2
+	VBROADCASTSS (R11)(CX*4), Y9
+	VFMADD231PS  Y5, Y9, Y3
+	VBROADCASTSS (R12)(CX*4), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          gatherAVX2_5v1_tailloop
+
+gatherAVX2_5v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_5v1_save_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y0, (BX)
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y1, (BX)
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y2, (BX)
+	MOVQ    24(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y3, (BX)
+	MOVQ    32(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y4, (BX)
+	JMP     gatherAVX2_5v1_save_end
+
+gatherAVX2_5v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+	MOVQ       24(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y3, Y14, (BX)
+	MOVQ       32(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y4, Y14, (BX)
+
+gatherAVX2_5v1_save_end:
+	ADDQ $0x28, (SP)
+	ADDQ $0x28, 8(SP)
+	SUBQ $0x05, 16(SP)
+	JMP  gatherAVX2_v1_rows
+
+gatherAVX2_v1_tile4:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     gatherAVX2_4v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_4v1_load_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y0
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y1
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y2
+	MOVQ    24(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y3
+	JMP     gatherAVX2_4v1_load_end
+
+gatherAVX2_4v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+	MOVQ       24(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y3
+
+gatherAVX2_4v1_load_end:
+	JMP gatherAVX2_4v1_start
+
+gatherAVX2_4v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+gatherAVX2_4v1_start:
+	MOVQ (SP), BX
+	MOVQ (BX), R8
+	ADDQ aoff+8(FP), R8
+	MOVQ 8(BX), R9
+	ADDQ aoff+8(FP), R9
+	MOVQ 16(BX), R10
+	ADDQ aoff+8(FP), R10
+	MOVQ 24(BX), R11
+	ADDQ aoff+8(FP), R11
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   gatherAVX2_4v1_tail
+
+gatherAVX2_4v1_loop:
+	VMOVUPS      (AX), Y4
+	VBROADCASTSS (R8)(CX*4), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS (R9)(CX*4), Y6
+	VFMADD231PS  Y4, Y6, Y1
+	VBROADCASTSS (R10)(CX*4), Y7
+	VFMADD231PS  Y4, Y7, Y2
+	VBROADCASTSS (R11)(CX*4), Y8
+	VFMADD231PS  Y4, Y8, Y3
+	VMOVUPS      64(AX), Y4
+	VBROADCASTSS 4(R8)(CX*4), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y6
+	VFMADD231PS  Y4, Y6, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y7
+	VFMADD231PS  Y4, Y7, Y2
+	VBROADCASTSS 4(R11)(CX*4), Y8
+	VFMADD231PS  Y4, Y8, Y3
+	VMOVUPS      128(AX), Y4
+	VBROADCASTSS 8(R8)(CX*4), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y6
+	VFMADD231PS  Y4, Y6, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y7
+	VFMADD231PS  Y4, Y7, Y2
+	VBROADCASTSS 8(R11)(CX*4), Y8
+	VFMADD231PS  Y4, Y8, Y3
+	VMOVUPS      192(AX), Y4
+	VBROADCASTSS 12(R8)(CX*4), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y6
+	VFMADD231PS  Y4, Y6, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y7
+	VFMADD231PS  Y4, Y7, Y2
+	VBROADCASTSS 12(R11)(CX*4), Y8
+	VFMADD231PS  Y4, Y8, Y3
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          gatherAVX2_4v1_loop
+
+gatherAVX2_4v1_tail:
+	ADDQ $0x04, DX
+
+gatherAVX2_4v1_tailloop:
+	CMPQ         CX, DX
+	JGE          gatherAVX2_4v1_store
+	VMOVUPS      (AX), Y4
+	VBROADCASTSS (R8)(CX*4), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS (R9)(CX*4), Y6
+	VFMADD231PS  Y4, Y6, Y1
+	VBROADCASTSS (R10)(CX*4), Y7
+	VFMADD231PS  Y4, Y7, Y2
+	VBROADCASTSS (R11)(CX*4), Y8
+	VFMADD231PS  Y4, Y8, Y3
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          gatherAVX2_4v1_tailloop
+
+gatherAVX2_4v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_4v1_save_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y0, (BX)
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y1, (BX)
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y2, (BX)
+	MOVQ    24(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y3, (BX)
+	JMP     gatherAVX2_4v1_save_end
+
+gatherAVX2_4v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+	MOVQ       24(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y3, Y14, (BX)
+
+gatherAVX2_4v1_save_end:
+	ADDQ $0x20, (SP)
+	ADDQ $0x20, 8(SP)
+	SUBQ $0x04, 16(SP)
+	JMP  gatherAVX2_v1_rows
+
+gatherAVX2_v1_tile3:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     gatherAVX2_3v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_3v1_load_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y0
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y1
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y2
+	JMP     gatherAVX2_3v1_load_end
+
+gatherAVX2_3v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y2
+
+gatherAVX2_3v1_load_end:
+	JMP gatherAVX2_3v1_start
+
+gatherAVX2_3v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+
+gatherAVX2_3v1_start:
+	MOVQ (SP), BX
+	MOVQ (BX), R8
+	ADDQ aoff+8(FP), R8
+	MOVQ 8(BX), R9
+	ADDQ aoff+8(FP), R9
+	MOVQ 16(BX), R10
+	ADDQ aoff+8(FP), R10
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   gatherAVX2_3v1_tail
+
+gatherAVX2_3v1_loop:
+	VMOVUPS      (AX), Y3
+	VBROADCASTSS (R8)(CX*4), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS (R9)(CX*4), Y5
+	VFMADD231PS  Y3, Y5, Y1
+	VBROADCASTSS (R10)(CX*4), Y6
+	VFMADD231PS  Y3, Y6, Y2
+	VMOVUPS      64(AX), Y3
+	VBROADCASTSS 4(R8)(CX*4), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y5
+	VFMADD231PS  Y3, Y5, Y1
+	VBROADCASTSS 4(R10)(CX*4), Y6
+	VFMADD231PS  Y3, Y6, Y2
+	VMOVUPS      128(AX), Y3
+	VBROADCASTSS 8(R8)(CX*4), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y5
+	VFMADD231PS  Y3, Y5, Y1
+	VBROADCASTSS 8(R10)(CX*4), Y6
+	VFMADD231PS  Y3, Y6, Y2
+	VMOVUPS      192(AX), Y3
+	VBROADCASTSS 12(R8)(CX*4), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y5
+	VFMADD231PS  Y3, Y5, Y1
+	VBROADCASTSS 12(R10)(CX*4), Y6
+	VFMADD231PS  Y3, Y6, Y2
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          gatherAVX2_3v1_loop
+
+gatherAVX2_3v1_tail:
+	ADDQ $0x04, DX
+
+gatherAVX2_3v1_tailloop:
+	CMPQ         CX, DX
+	JGE          gatherAVX2_3v1_store
+	VMOVUPS      (AX), Y3
+	VBROADCASTSS (R8)(CX*4), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS (R9)(CX*4), Y5
+	VFMADD231PS  Y3, Y5, Y1
+	VBROADCASTSS (R10)(CX*4), Y6
+	VFMADD231PS  Y3, Y6, Y2
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          gatherAVX2_3v1_tailloop
+
+gatherAVX2_3v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_3v1_save_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y0, (BX)
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y1, (BX)
+	MOVQ    16(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y2, (BX)
+	JMP     gatherAVX2_3v1_save_end
+
+gatherAVX2_3v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+	MOVQ       16(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y2, Y14, (BX)
+
+gatherAVX2_3v1_save_end:
+	ADDQ $0x18, (SP)
+	ADDQ $0x18, 8(SP)
+	SUBQ $0x03, 16(SP)
+	JMP  gatherAVX2_v1_rows
+
+gatherAVX2_v1_tile2:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     gatherAVX2_2v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_2v1_load_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y0
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y1
+	JMP     gatherAVX2_2v1_load_end
+
+gatherAVX2_2v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y0
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y1
+
+gatherAVX2_2v1_load_end:
+	JMP gatherAVX2_2v1_start
+
+gatherAVX2_2v1_zero:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+gatherAVX2_2v1_start:
+	MOVQ (SP), BX
+	MOVQ (BX), R8
+	ADDQ aoff+8(FP), R8
+	MOVQ 8(BX), R9
+	ADDQ aoff+8(FP), R9
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   gatherAVX2_2v1_tail
+
+gatherAVX2_2v1_loop:
+	VMOVUPS      (AX), Y2
+	VBROADCASTSS (R8)(CX*4), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS (R9)(CX*4), Y4
+	VFMADD231PS  Y2, Y4, Y1
+	VMOVUPS      64(AX), Y2
+	VBROADCASTSS 4(R8)(CX*4), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 4(R9)(CX*4), Y4
+	VFMADD231PS  Y2, Y4, Y1
+	VMOVUPS      128(AX), Y2
+	VBROADCASTSS 8(R8)(CX*4), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 8(R9)(CX*4), Y4
+	VFMADD231PS  Y2, Y4, Y1
+	VMOVUPS      192(AX), Y2
+	VBROADCASTSS 12(R8)(CX*4), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 12(R9)(CX*4), Y4
+	VFMADD231PS  Y2, Y4, Y1
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          gatherAVX2_2v1_loop
+
+gatherAVX2_2v1_tail:
+	ADDQ $0x04, DX
+
+gatherAVX2_2v1_tailloop:
+	CMPQ         CX, DX
+	JGE          gatherAVX2_2v1_store
+	VMOVUPS      (AX), Y2
+	VBROADCASTSS (R8)(CX*4), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS (R9)(CX*4), Y4
+	VFMADD231PS  Y2, Y4, Y1
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          gatherAVX2_2v1_tailloop
+
+gatherAVX2_2v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_2v1_save_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y0, (BX)
+	MOVQ    8(CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y1, (BX)
+	JMP     gatherAVX2_2v1_save_end
+
+gatherAVX2_2v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+	MOVQ       8(CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y1, Y14, (BX)
+
+gatherAVX2_2v1_save_end:
+	ADDQ $0x10, (SP)
+	ADDQ $0x10, 8(SP)
+	SUBQ $0x02, 16(SP)
+	JMP  gatherAVX2_v1_rows
+
+gatherAVX2_v1_tile1:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     gatherAVX2_1v1_zero
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_1v1_load_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS (BX), Y0
+	JMP     gatherAVX2_1v1_load_end
+
+gatherAVX2_1v1_load_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS (BX), Y14, Y0
+
+gatherAVX2_1v1_load_end:
+	JMP gatherAVX2_1v1_start
+
+gatherAVX2_1v1_zero:
+	VXORPS Y0, Y0, Y0
+
+gatherAVX2_1v1_start:
+	MOVQ (SP), BX
+	MOVQ (BX), R8
+	ADDQ aoff+8(FP), R8
+	MOVQ b+40(FP), AX
+	MOVQ k+56(FP), DX
+	XORQ CX, CX
+	SUBQ $0x04, DX
+	JL   gatherAVX2_1v1_tail
+
+gatherAVX2_1v1_loop:
+	VBROADCASTSS (R8)(CX*4), Y1
+	VFMADD231PS  (AX), Y1, Y0
+	VBROADCASTSS 4(R8)(CX*4), Y1
+	VFMADD231PS  64(AX), Y1, Y0
+	VBROADCASTSS 8(R8)(CX*4), Y1
+	VFMADD231PS  128(AX), Y1, Y0
+	VBROADCASTSS 12(R8)(CX*4), Y1
+	VFMADD231PS  192(AX), Y1, Y0
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x04, CX
+	CMPQ         CX, DX
+	JLE          gatherAVX2_1v1_loop
+
+gatherAVX2_1v1_tail:
+	ADDQ $0x04, DX
+
+gatherAVX2_1v1_tailloop:
+	CMPQ         CX, DX
+	JGE          gatherAVX2_1v1_store
+	VBROADCASTSS (R8)(CX*4), Y1
+	VFMADD231PS  (AX), Y1, Y0
+	ADDQ         $0x40, AX
+	INCQ         CX
+	JMP          gatherAVX2_1v1_tailloop
+
+gatherAVX2_1v1_store:
+	CMPQ    n+64(FP), $0x08
+	JL      gatherAVX2_1v1_save_masked
+	MOVQ    8(SP), CX
+	MOVQ    (CX), BX
+	ADDQ    coff+24(FP), BX
+	VMOVUPS Y0, (BX)
+	JMP     gatherAVX2_1v1_save_end
+
+gatherAVX2_1v1_save_masked:
+	MOVQ       $0x00000010, CX
+	SUBQ       n+64(FP), CX
+	LEAQ       columnMask<>+0(SB), BX
+	VMOVUPS    (BX)(CX*4), Y14
+	MOVQ       8(SP), CX
+	MOVQ       (CX), BX
+	ADDQ       coff+24(FP), BX
+	VMASKMOVPS Y0, Y14, (BX)
+
+gatherAVX2_1v1_save_end:
+	ADDQ $0x08, (SP)
+	ADDQ $0x08, 8(SP)
+	SUBQ $0x01, 16(SP)
+	JMP  gatherAVX2_v1_rows
+
+gatherAVX2_v1_end:
+	JMP gatherAVX2_done
+
+gatherAVX2_whole:
+gatherAVX2_v2_rows:
+	MOVQ 16(SP), BX
+	CMPQ BX, $0x00
+	JLE  gatherAVX2_v2_end
+	CMPQ BX, $0x0c
+	JGE  gatherAVX2_v2_tile6
+	CMPQ BX, $0x06
+	JLE  gatherAVX2_v2_pick
+	INCQ BX
+	SHRQ $0x01, BX
+
+gatherAVX2_v2_pick:
+	CMPQ BX, $0x01
+	JEQ  gatherAVX2_v2_tile1
+	CMPQ BX, $0x02
+	JEQ  gatherAVX2_v2_tile2
+	CMPQ BX, $0x03
+	JEQ  gatherAVX2_v2_tile3
+	CMPQ BX, $0x04
+	JEQ  gatherAVX2_v2_tile4
+	CMPQ BX, $0x05
+	JEQ  gatherAVX2_v2_tile5
+
+gatherAVX2_v2_tile6:
+	CMPB    accumulate+72(FP), $0x00
+	JEQ     gatherAVX2_6v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_6x16_load_masked
+	JL      gatherAVX2_6v2_load_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -4543,9 +7506,9 @@ gatherAVX2_p1_tile6:
 	ADDQ    coff+24(FP), BX
 	VMOVUPS (BX), Y10
 	VMOVUPS 32(BX), Y11
-	JMP     gatherAVX2_6x16_load_end
+	JMP     gatherAVX2_6v2_load_end
 
-gatherAVX2_6x16_load_masked:
+gatherAVX2_6v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -4577,10 +7540,10 @@ gatherAVX2_6x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y10
 	VMASKMOVPS 32(BX), Y15, Y11
 
-gatherAVX2_6x16_load_end:
-	JMP gatherAVX2_6x16_start
+gatherAVX2_6v2_load_end:
+	JMP gatherAVX2_6v2_start
 
-gatherAVX2_6x16_zero:
+gatherAVX2_6v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -4594,7 +7557,7 @@ gatherAVX2_6x16_zero:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 
-gatherAVX2_6x16_start:
+gatherAVX2_6v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -4612,9 +7575,9 @@ gatherAVX2_6x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX2_6x16_tail
+	JL   gatherAVX2_6v2_tail
 
-gatherAVX2_6x16_loop:
+gatherAVX2_6v2_loop:
 	VMOVUPS      (AX), Y12
 	VMOVUPS      32(AX), Y13
 	VBROADCASTSS (R8)(CX*4), Y14
@@ -4698,14 +7661,14 @@ gatherAVX2_6x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX2_6x16_loop
+	JLE          gatherAVX2_6v2_loop
 
-gatherAVX2_6x16_tail:
+gatherAVX2_6v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX2_6x16_tailloop:
+gatherAVX2_6v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX2_6x16_store
+	JGE          gatherAVX2_6v2_store
 	VMOVUPS      (AX), Y12
 	VMOVUPS      32(AX), Y13
 	VBROADCASTSS (R8)(CX*4), Y14
@@ -4728,11 +7691,11 @@ gatherAVX2_6x16_tailloop:
 	VFMADD231PS  Y13, Y15, Y11
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX2_6x16_tailloop
+	JMP          gatherAVX2_6v2_tailloop
 
-gatherAVX2_6x16_store:
+gatherAVX2_6v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_6x16_save_masked
+	JL      gatherAVX2_6v2_save_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -4758,9 +7721,9 @@ gatherAVX2_6x16_store:
 	ADDQ    coff+24(FP), BX
 	VMOVUPS Y10, (BX)
 	VMOVUPS Y11, 32(BX)
-	JMP     gatherAVX2_6x16_save_end
+	JMP     gatherAVX2_6v2_save_end
 
-gatherAVX2_6x16_save_masked:
+gatherAVX2_6v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -4792,17 +7755,17 @@ gatherAVX2_6x16_save_masked:
 	VMASKMOVPS Y10, Y14, (BX)
 	VMASKMOVPS Y11, Y15, 32(BX)
 
-gatherAVX2_6x16_save_end:
+gatherAVX2_6v2_save_end:
 	ADDQ $0x30, (SP)
 	ADDQ $0x30, 8(SP)
 	SUBQ $0x06, 16(SP)
-	JMP  gatherAVX2_p1_rows
+	JMP  gatherAVX2_v2_rows
 
-gatherAVX2_p1_tile5:
+gatherAVX2_v2_tile5:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     gatherAVX2_5x16_zero
+	JEQ     gatherAVX2_5v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_5x16_load_masked
+	JL      gatherAVX2_5v2_load_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -4824,9 +7787,9 @@ gatherAVX2_p1_tile5:
 	ADDQ    coff+24(FP), BX
 	VMOVUPS (BX), Y8
 	VMOVUPS 32(BX), Y9
-	JMP     gatherAVX2_5x16_load_end
+	JMP     gatherAVX2_5v2_load_end
 
-gatherAVX2_5x16_load_masked:
+gatherAVX2_5v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -4854,10 +7817,10 @@ gatherAVX2_5x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y8
 	VMASKMOVPS 32(BX), Y15, Y9
 
-gatherAVX2_5x16_load_end:
-	JMP gatherAVX2_5x16_start
+gatherAVX2_5v2_load_end:
+	JMP gatherAVX2_5v2_start
 
-gatherAVX2_5x16_zero:
+gatherAVX2_5v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -4869,7 +7832,7 @@ gatherAVX2_5x16_zero:
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
 
-gatherAVX2_5x16_start:
+gatherAVX2_5v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -4885,9 +7848,9 @@ gatherAVX2_5x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX2_5x16_tail
+	JL   gatherAVX2_5v2_tail
 
-gatherAVX2_5x16_loop:
+gatherAVX2_5v2_loop:
 	VMOVUPS      (AX), Y10
 	VMOVUPS      32(AX), Y11
 	VBROADCASTSS (R8)(CX*4), Y12
@@ -4959,14 +7922,14 @@ gatherAVX2_5x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX2_5x16_loop
+	JLE          gatherAVX2_5v2_loop
 
-gatherAVX2_5x16_tail:
+gatherAVX2_5v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX2_5x16_tailloop:
+gatherAVX2_5v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX2_5x16_store
+	JGE          gatherAVX2_5v2_store
 	VMOVUPS      (AX), Y10
 	VMOVUPS      32(AX), Y11
 	VBROADCASTSS (R8)(CX*4), Y12
@@ -4986,11 +7949,11 @@ gatherAVX2_5x16_tailloop:
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX2_5x16_tailloop
+	JMP          gatherAVX2_5v2_tailloop
 
-gatherAVX2_5x16_store:
+gatherAVX2_5v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_5x16_save_masked
+	JL      gatherAVX2_5v2_save_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -5012,9 +7975,9 @@ gatherAVX2_5x16_store:
 	ADDQ    coff+24(FP), BX
 	VMOVUPS Y8, (BX)
 	VMOVUPS Y9, 32(BX)
-	JMP     gatherAVX2_5x16_save_end
+	JMP     gatherAVX2_5v2_save_end
 
-gatherAVX2_5x16_save_masked:
+gatherAVX2_5v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -5042,17 +8005,17 @@ gatherAVX2_5x16_save_masked:
 	VMASKMOVPS Y8, Y14, (BX)
 	VMASKMOVPS Y9, Y15, 32(BX)
 
-gatherAVX2_5x16_save_end:
+gatherAVX2_5v2_save_end:
 	ADDQ $0x28, (SP)
 	ADDQ $0x28, 8(SP)
 	SUBQ $0x05, 16(SP)
-	JMP  gatherAVX2_p1_rows
+	JMP  gatherAVX2_v2_rows
 
-gatherAVX2_p1_tile4:
+gatherAVX2_v2_tile4:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     gatherAVX2_4x16_zero
+	JEQ     gatherAVX2_4v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_4x16_load_masked
+	JL      gatherAVX2_4v2_load_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -5070,9 +8033,9 @@ gatherAVX2_p1_tile4:
 	ADDQ    coff+24(FP), BX
 	VMOVUPS (BX), Y6
 	VMOVUPS 32(BX), Y7
-	JMP     gatherAVX2_4x16_load_end
+	JMP     gatherAVX2_4v2_load_end
 
-gatherAVX2_4x16_load_masked:
+gatherAVX2_4v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -5096,10 +8059,10 @@ gatherAVX2_4x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y6
 	VMASKMOVPS 32(BX), Y15, Y7
 
-gatherAVX2_4x16_load_end:
-	JMP gatherAVX2_4x16_start
+gatherAVX2_4v2_load_end:
+	JMP gatherAVX2_4v2_start
 
-gatherAVX2_4x16_zero:
+gatherAVX2_4v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5109,7 +8072,7 @@ gatherAVX2_4x16_zero:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 
-gatherAVX2_4x16_start:
+gatherAVX2_4v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -5123,9 +8086,9 @@ gatherAVX2_4x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX2_4x16_tail
+	JL   gatherAVX2_4v2_tail
 
-gatherAVX2_4x16_loop:
+gatherAVX2_4v2_loop:
 	VMOVUPS      (AX), Y8
 	VMOVUPS      32(AX), Y9
 	VBROADCASTSS (R8)(CX*4), Y10
@@ -5185,14 +8148,14 @@ gatherAVX2_4x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX2_4x16_loop
+	JLE          gatherAVX2_4v2_loop
 
-gatherAVX2_4x16_tail:
+gatherAVX2_4v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX2_4x16_tailloop:
+gatherAVX2_4v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX2_4x16_store
+	JGE          gatherAVX2_4v2_store
 	VMOVUPS      (AX), Y8
 	VMOVUPS      32(AX), Y9
 	VBROADCASTSS (R8)(CX*4), Y10
@@ -5209,11 +8172,11 @@ gatherAVX2_4x16_tailloop:
 	VFMADD231PS  Y9, Y13, Y7
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX2_4x16_tailloop
+	JMP          gatherAVX2_4v2_tailloop
 
-gatherAVX2_4x16_store:
+gatherAVX2_4v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_4x16_save_masked
+	JL      gatherAVX2_4v2_save_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -5231,9 +8194,9 @@ gatherAVX2_4x16_store:
 	ADDQ    coff+24(FP), BX
 	VMOVUPS Y6, (BX)
 	VMOVUPS Y7, 32(BX)
-	JMP     gatherAVX2_4x16_save_end
+	JMP     gatherAVX2_4v2_save_end
 
-gatherAVX2_4x16_save_masked:
+gatherAVX2_4v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -5257,17 +8220,17 @@ gatherAVX2_4x16_save_masked:
 	VMASKMOVPS Y6, Y14, (BX)
 	VMASKMOVPS Y7, Y15, 32(BX)
 
-gatherAVX2_4x16_save_end:
+gatherAVX2_4v2_save_end:
 	ADDQ $0x20, (SP)
 	ADDQ $0x20, 8(SP)
 	SUBQ $0x04, 16(SP)
-	JMP  gatherAVX2_p1_rows
+	JMP  gatherAVX2_v2_rows
 
-gatherAVX2_p1_tile3:
+gatherAVX2_v2_tile3:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     gatherAVX2_3x16_zero
+	JEQ     gatherAVX2_3v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_3x16_load_masked
+	JL      gatherAVX2_3v2_load_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -5281,9 +8244,9 @@ gatherAVX2_p1_tile3:
 	ADDQ    coff+24(FP), BX
 	VMOVUPS (BX), Y4
 	VMOVUPS 32(BX), Y5
-	JMP     gatherAVX2_3x16_load_end
+	JMP     gatherAVX2_3v2_load_end
 
-gatherAVX2_3x16_load_masked:
+gatherAVX2_3v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -5303,10 +8266,10 @@ gatherAVX2_3x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y4
 	VMASKMOVPS 32(BX), Y15, Y5
 
-gatherAVX2_3x16_load_end:
-	JMP gatherAVX2_3x16_start
+gatherAVX2_3v2_load_end:
+	JMP gatherAVX2_3v2_start
 
-gatherAVX2_3x16_zero:
+gatherAVX2_3v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5314,7 +8277,7 @@ gatherAVX2_3x16_zero:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 
-gatherAVX2_3x16_start:
+gatherAVX2_3v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -5326,9 +8289,9 @@ gatherAVX2_3x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX2_3x16_tail
+	JL   gatherAVX2_3v2_tail
 
-gatherAVX2_3x16_loop:
+gatherAVX2_3v2_loop:
 	VMOVUPS      (AX), Y6
 	VMOVUPS      32(AX), Y7
 	VBROADCASTSS (R8)(CX*4), Y8
@@ -5376,14 +8339,14 @@ gatherAVX2_3x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX2_3x16_loop
+	JLE          gatherAVX2_3v2_loop
 
-gatherAVX2_3x16_tail:
+gatherAVX2_3v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX2_3x16_tailloop:
+gatherAVX2_3v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX2_3x16_store
+	JGE          gatherAVX2_3v2_store
 	VMOVUPS      (AX), Y6
 	VMOVUPS      32(AX), Y7
 	VBROADCASTSS (R8)(CX*4), Y8
@@ -5397,11 +8360,11 @@ gatherAVX2_3x16_tailloop:
 	VFMADD231PS  Y7, Y10, Y5
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX2_3x16_tailloop
+	JMP          gatherAVX2_3v2_tailloop
 
-gatherAVX2_3x16_store:
+gatherAVX2_3v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_3x16_save_masked
+	JL      gatherAVX2_3v2_save_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -5415,9 +8378,9 @@ gatherAVX2_3x16_store:
 	ADDQ    coff+24(FP), BX
 	VMOVUPS Y4, (BX)
 	VMOVUPS Y5, 32(BX)
-	JMP     gatherAVX2_3x16_save_end
+	JMP     gatherAVX2_3v2_save_end
 
-gatherAVX2_3x16_save_masked:
+gatherAVX2_3v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -5437,17 +8400,17 @@ gatherAVX2_3x16_save_masked:
 	VMASKMOVPS Y4, Y14, (BX)
 	VMASKMOVPS Y5, Y15, 32(BX)
 
-gatherAVX2_3x16_save_end:
+gatherAVX2_3v2_save_end:
 	ADDQ $0x18, (SP)
 	ADDQ $0x18, 8(SP)
 	SUBQ $0x03, 16(SP)
-	JMP  gatherAVX2_p1_rows
+	JMP  gatherAVX2_v2_rows
 
-gatherAVX2_p1_tile2:
+gatherAVX2_v2_tile2:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     gatherAVX2_2x16_zero
+	JEQ     gatherAVX2_2v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_2x16_load_masked
+	JL      gatherAVX2_2v2_load_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -5457,9 +8420,9 @@ gatherAVX2_p1_tile2:
 	ADDQ    coff+24(FP), BX
 	VMOVUPS (BX), Y2
 	VMOVUPS 32(BX), Y3
-	JMP     gatherAVX2_2x16_load_end
+	JMP     gatherAVX2_2v2_load_end
 
-gatherAVX2_2x16_load_masked:
+gatherAVX2_2v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -5475,16 +8438,16 @@ gatherAVX2_2x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y2
 	VMASKMOVPS 32(BX), Y15, Y3
 
-gatherAVX2_2x16_load_end:
-	JMP gatherAVX2_2x16_start
+gatherAVX2_2v2_load_end:
+	JMP gatherAVX2_2v2_start
 
-gatherAVX2_2x16_zero:
+gatherAVX2_2v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 
-gatherAVX2_2x16_start:
+gatherAVX2_2v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -5494,9 +8457,9 @@ gatherAVX2_2x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX2_2x16_tail
+	JL   gatherAVX2_2v2_tail
 
-gatherAVX2_2x16_loop:
+gatherAVX2_2v2_loop:
 	VMOVUPS      (AX), Y4
 	VMOVUPS      32(AX), Y5
 	VBROADCASTSS (R8)(CX*4), Y6
@@ -5532,14 +8495,14 @@ gatherAVX2_2x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX2_2x16_loop
+	JLE          gatherAVX2_2v2_loop
 
-gatherAVX2_2x16_tail:
+gatherAVX2_2v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX2_2x16_tailloop:
+gatherAVX2_2v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX2_2x16_store
+	JGE          gatherAVX2_2v2_store
 	VMOVUPS      (AX), Y4
 	VMOVUPS      32(AX), Y5
 	VBROADCASTSS (R8)(CX*4), Y6
@@ -5550,11 +8513,11 @@ gatherAVX2_2x16_tailloop:
 	VFMADD231PS  Y5, Y7, Y3
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX2_2x16_tailloop
+	JMP          gatherAVX2_2v2_tailloop
 
-gatherAVX2_2x16_store:
+gatherAVX2_2v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_2x16_save_masked
+	JL      gatherAVX2_2v2_save_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -5564,9 +8527,9 @@ gatherAVX2_2x16_store:
 	ADDQ    coff+24(FP), BX
 	VMOVUPS Y2, (BX)
 	VMOVUPS Y3, 32(BX)
-	JMP     gatherAVX2_2x16_save_end
+	JMP     gatherAVX2_2v2_save_end
 
-gatherAVX2_2x16_save_masked:
+gatherAVX2_2v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -5582,25 +8545,25 @@ gatherAVX2_2x16_save_masked:
 	VMASKMOVPS Y2, Y14, (BX)
 	VMASKMOVPS Y3, Y15, 32(BX)
 
-gatherAVX2_2x16_save_end:
+gatherAVX2_2v2_save_end:
 	ADDQ $0x10, (SP)
 	ADDQ $0x10, 8(SP)
 	SUBQ $0x02, 16(SP)
-	JMP  gatherAVX2_p1_rows
+	JMP  gatherAVX2_v2_rows
 
-gatherAVX2_p1_tile1:
+gatherAVX2_v2_tile1:
 	CMPB    accumulate+72(FP), $0x00
-	JEQ     gatherAVX2_1x16_zero
+	JEQ     gatherAVX2_1v2_zero
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_1x16_load_masked
+	JL      gatherAVX2_1v2_load_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
-	JMP     gatherAVX2_1x16_load_end
+	JMP     gatherAVX2_1v2_load_end
 
-gatherAVX2_1x16_load_masked:
+gatherAVX2_1v2_load_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -5612,14 +8575,14 @@ gatherAVX2_1x16_load_masked:
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 
-gatherAVX2_1x16_load_end:
-	JMP gatherAVX2_1x16_start
+gatherAVX2_1v2_load_end:
+	JMP gatherAVX2_1v2_start
 
-gatherAVX2_1x16_zero:
+gatherAVX2_1v2_zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
-gatherAVX2_1x16_start:
+gatherAVX2_1v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -5627,9 +8590,9 @@ gatherAVX2_1x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX2_1x16_tail
+	JL   gatherAVX2_1v2_tail
 
-gatherAVX2_1x16_loop:
+gatherAVX2_1v2_loop:
 	VBROADCASTSS (R8)(CX*4), Y2
 	VFMADD231PS  (AX), Y2, Y0
 	VFMADD231PS  32(AX), Y2, Y1
@@ -5645,32 +8608,32 @@ gatherAVX2_1x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX2_1x16_loop
+	JLE          gatherAVX2_1v2_loop
 
-gatherAVX2_1x16_tail:
+gatherAVX2_1v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX2_1x16_tailloop:
+gatherAVX2_1v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX2_1x16_store
+	JGE          gatherAVX2_1v2_store
 	VBROADCASTSS (R8)(CX*4), Y2
 	VFMADD231PS  (AX), Y2, Y0
 	VFMADD231PS  32(AX), Y2, Y1
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX2_1x16_tailloop
+	JMP          gatherAVX2_1v2_tailloop
 
-gatherAVX2_1x16_store:
+gatherAVX2_1v2_store:
 	CMPQ    n+64(FP), $0x10
-	JL      gatherAVX2_1x16_save_masked
+	JL      gatherAVX2_1v2_save_masked
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
-	JMP     gatherAVX2_1x16_save_end
+	JMP     gatherAVX2_1v2_save_end
 
-gatherAVX2_1x16_save_masked:
+gatherAVX2_1v2_save_masked:
 	MOVQ       $0x00000010, CX
 	SUBQ       n+64(FP), CX
 	LEAQ       columnMask<>+0(SB), BX
@@ -5682,13 +8645,13 @@ gatherAVX2_1x16_save_masked:
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 
-gatherAVX2_1x16_save_end:
+gatherAVX2_1v2_save_end:
 	ADDQ $0x08, (SP)
 	ADDQ $0x08, 8(SP)
 	SUBQ $0x01, 16(SP)
-	JMP  gatherAVX2_p1_rows
+	JMP  gatherAVX2_v2_rows
 
-gatherAVX2_p1_end:
+gatherAVX2_v2_end:
 	MOVQ bstride+48(FP), BX
 	ADDQ BX, b+40(FP)
 	SUBQ $0x10, n+64(FP)
@@ -5724,36 +8687,36 @@ gatherAVX512_panel:
 	CMPQ    n+64(FP), $0x10
 	JLE     gatherAVX512_single
 
-gatherAVX512_p2_rows:
+gatherAVX512_v2_rows:
 	MOVQ 16(SP), BX
 	CMPQ BX, $0x00
-	JLE  gatherAVX512_p2_end
+	JLE  gatherAVX512_v2_end
 	CMPQ BX, $0x10
-	JGE  gatherAVX512_p2_tile8
+	JGE  gatherAVX512_v2_tile8
 	CMPQ BX, $0x08
-	JLE  gatherAVX512_p2_pick
+	JLE  gatherAVX512_v2_pick
 	INCQ BX
 	SHRQ $0x01, BX
 
-gatherAVX512_p2_pick:
+gatherAVX512_v2_pick:
 	CMPQ BX, $0x01
-	JEQ  gatherAVX512_p2_tile1
+	JEQ  gatherAVX512_v2_tile1
 	CMPQ BX, $0x02
-	JEQ  gatherAVX512_p2_tile2
+	JEQ  gatherAVX512_v2_tile2
 	CMPQ BX, $0x03
-	JEQ  gatherAVX512_p2_tile3
+	JEQ  gatherAVX512_v2_tile3
 	CMPQ BX, $0x04
-	JEQ  gatherAVX512_p2_tile4
+	JEQ  gatherAVX512_v2_tile4
 	CMPQ BX, $0x05
-	JEQ  gatherAVX512_p2_tile5
+	JEQ  gatherAVX512_v2_tile5
 	CMPQ BX, $0x06
-	JEQ  gatherAVX512_p2_tile6
+	JEQ  gatherAVX512_v2_tile6
 	CMPQ BX, $0x07
-	JEQ  gatherAVX512_p2_tile7
+	JEQ  gatherAVX512_v2_tile7
 
-gatherAVX512_p2_tile8:
+gatherAVX512_v2_tile8:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_8x32_zero
+	JEQ       gatherAVX512_8v2_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -5787,9 +8750,9 @@ gatherAVX512_p2_tile8:
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z14
 	VMOVUPS.Z 64(BX), K2, Z15
-	JMP       gatherAVX512_8x32_start
+	JMP       gatherAVX512_8v2_start
 
-gatherAVX512_8x32_zero:
+gatherAVX512_8v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -5807,7 +8770,7 @@ gatherAVX512_8x32_zero:
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
 
-gatherAVX512_8x32_start:
+gatherAVX512_8v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -5831,9 +8794,9 @@ gatherAVX512_8x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_8x32_tail
+	JL   gatherAVX512_8v2_tail
 
-gatherAVX512_8x32_loop:
+gatherAVX512_8v2_loop:
 	VMOVUPS      (AX), Z16
 	VMOVUPS      (SI), Z17
 	VBROADCASTSS (R8)(CX*4), Z18
@@ -5942,14 +8905,14 @@ gatherAVX512_8x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_8x32_loop
+	JLE          gatherAVX512_8v2_loop
 
-gatherAVX512_8x32_tail:
+gatherAVX512_8v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_8x32_tailloop:
+gatherAVX512_8v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_8x32_store
+	JGE          gatherAVX512_8v2_store
 	VMOVUPS      (AX), Z16
 	VMOVUPS      (SI), Z17
 	VBROADCASTSS (R8)(CX*4), Z18
@@ -5979,9 +8942,9 @@ gatherAVX512_8x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          gatherAVX512_8x32_tailloop
+	JMP          gatherAVX512_8v2_tailloop
 
-gatherAVX512_8x32_store:
+gatherAVX512_8v2_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -6018,11 +8981,11 @@ gatherAVX512_8x32_store:
 	ADDQ    $0x40, (SP)
 	ADDQ    $0x40, 8(SP)
 	SUBQ    $0x08, 16(SP)
-	JMP     gatherAVX512_p2_rows
+	JMP     gatherAVX512_v2_rows
 
-gatherAVX512_p2_tile7:
+gatherAVX512_v2_tile7:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_7x32_zero
+	JEQ       gatherAVX512_7v2_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -6052,9 +9015,9 @@ gatherAVX512_p2_tile7:
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z12
 	VMOVUPS.Z 64(BX), K2, Z13
-	JMP       gatherAVX512_7x32_start
+	JMP       gatherAVX512_7v2_start
 
-gatherAVX512_7x32_zero:
+gatherAVX512_7v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -6070,7 +9033,7 @@ gatherAVX512_7x32_zero:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 
-gatherAVX512_7x32_start:
+gatherAVX512_7v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -6092,9 +9055,9 @@ gatherAVX512_7x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_7x32_tail
+	JL   gatherAVX512_7v2_tail
 
-gatherAVX512_7x32_loop:
+gatherAVX512_7v2_loop:
 	VMOVUPS      (AX), Z14
 	VMOVUPS      (SI), Z15
 	VBROADCASTSS (R8)(CX*4), Z16
@@ -6191,14 +9154,14 @@ gatherAVX512_7x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_7x32_loop
+	JLE          gatherAVX512_7v2_loop
 
-gatherAVX512_7x32_tail:
+gatherAVX512_7v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_7x32_tailloop:
+gatherAVX512_7v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_7x32_store
+	JGE          gatherAVX512_7v2_store
 	VMOVUPS      (AX), Z14
 	VMOVUPS      (SI), Z15
 	VBROADCASTSS (R8)(CX*4), Z16
@@ -6225,9 +9188,9 @@ gatherAVX512_7x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          gatherAVX512_7x32_tailloop
+	JMP          gatherAVX512_7v2_tailloop
 
-gatherAVX512_7x32_store:
+gatherAVX512_7v2_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -6260,11 +9223,11 @@ gatherAVX512_7x32_store:
 	ADDQ    $0x38, (SP)
 	ADDQ    $0x38, 8(SP)
 	SUBQ    $0x07, 16(SP)
-	JMP     gatherAVX512_p2_rows
+	JMP     gatherAVX512_v2_rows
 
-gatherAVX512_p2_tile6:
+gatherAVX512_v2_tile6:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_6x32_zero
+	JEQ       gatherAVX512_6v2_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -6290,9 +9253,9 @@ gatherAVX512_p2_tile6:
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z10
 	VMOVUPS.Z 64(BX), K2, Z11
-	JMP       gatherAVX512_6x32_start
+	JMP       gatherAVX512_6v2_start
 
-gatherAVX512_6x32_zero:
+gatherAVX512_6v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -6306,7 +9269,7 @@ gatherAVX512_6x32_zero:
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
 
-gatherAVX512_6x32_start:
+gatherAVX512_6v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -6326,9 +9289,9 @@ gatherAVX512_6x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_6x32_tail
+	JL   gatherAVX512_6v2_tail
 
-gatherAVX512_6x32_loop:
+gatherAVX512_6v2_loop:
 	VMOVUPS      (AX), Z12
 	VMOVUPS      (SI), Z13
 	VBROADCASTSS (R8)(CX*4), Z14
@@ -6413,14 +9376,14 @@ gatherAVX512_6x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_6x32_loop
+	JLE          gatherAVX512_6v2_loop
 
-gatherAVX512_6x32_tail:
+gatherAVX512_6v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_6x32_tailloop:
+gatherAVX512_6v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_6x32_store
+	JGE          gatherAVX512_6v2_store
 	VMOVUPS      (AX), Z12
 	VMOVUPS      (SI), Z13
 	VBROADCASTSS (R8)(CX*4), Z14
@@ -6444,9 +9407,9 @@ gatherAVX512_6x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          gatherAVX512_6x32_tailloop
+	JMP          gatherAVX512_6v2_tailloop
 
-gatherAVX512_6x32_store:
+gatherAVX512_6v2_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -6475,11 +9438,11 @@ gatherAVX512_6x32_store:
 	ADDQ    $0x30, (SP)
 	ADDQ    $0x30, 8(SP)
 	SUBQ    $0x06, 16(SP)
-	JMP     gatherAVX512_p2_rows
+	JMP     gatherAVX512_v2_rows
 
-gatherAVX512_p2_tile5:
+gatherAVX512_v2_tile5:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_5x32_zero
+	JEQ       gatherAVX512_5v2_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -6501,9 +9464,9 @@ gatherAVX512_p2_tile5:
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z8
 	VMOVUPS.Z 64(BX), K2, Z9
-	JMP       gatherAVX512_5x32_start
+	JMP       gatherAVX512_5v2_start
 
-gatherAVX512_5x32_zero:
+gatherAVX512_5v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -6515,7 +9478,7 @@ gatherAVX512_5x32_zero:
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
 
-gatherAVX512_5x32_start:
+gatherAVX512_5v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -6533,9 +9496,9 @@ gatherAVX512_5x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_5x32_tail
+	JL   gatherAVX512_5v2_tail
 
-gatherAVX512_5x32_loop:
+gatherAVX512_5v2_loop:
 	VMOVUPS      (AX), Z10
 	VMOVUPS      (SI), Z11
 	VBROADCASTSS (R8)(CX*4), Z12
@@ -6608,14 +9571,14 @@ gatherAVX512_5x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_5x32_loop
+	JLE          gatherAVX512_5v2_loop
 
-gatherAVX512_5x32_tail:
+gatherAVX512_5v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_5x32_tailloop:
+gatherAVX512_5v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_5x32_store
+	JGE          gatherAVX512_5v2_store
 	VMOVUPS      (AX), Z10
 	VMOVUPS      (SI), Z11
 	VBROADCASTSS (R8)(CX*4), Z12
@@ -6636,9 +9599,9 @@ gatherAVX512_5x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          gatherAVX512_5x32_tailloop
+	JMP          gatherAVX512_5v2_tailloop
 
-gatherAVX512_5x32_store:
+gatherAVX512_5v2_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -6663,11 +9626,11 @@ gatherAVX512_5x32_store:
 	ADDQ    $0x28, (SP)
 	ADDQ    $0x28, 8(SP)
 	SUBQ    $0x05, 16(SP)
-	JMP     gatherAVX512_p2_rows
+	JMP     gatherAVX512_v2_rows
 
-gatherAVX512_p2_tile4:
+gatherAVX512_v2_tile4:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_4x32_zero
+	JEQ       gatherAVX512_4v2_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -6685,9 +9648,9 @@ gatherAVX512_p2_tile4:
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z6
 	VMOVUPS.Z 64(BX), K2, Z7
-	JMP       gatherAVX512_4x32_start
+	JMP       gatherAVX512_4v2_start
 
-gatherAVX512_4x32_zero:
+gatherAVX512_4v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -6697,7 +9660,7 @@ gatherAVX512_4x32_zero:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 
-gatherAVX512_4x32_start:
+gatherAVX512_4v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -6713,9 +9676,9 @@ gatherAVX512_4x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_4x32_tail
+	JL   gatherAVX512_4v2_tail
 
-gatherAVX512_4x32_loop:
+gatherAVX512_4v2_loop:
 	VMOVUPS      (AX), Z8
 	VMOVUPS      (SI), Z9
 	VBROADCASTSS (R8)(CX*4), Z10
@@ -6776,14 +9739,14 @@ gatherAVX512_4x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_4x32_loop
+	JLE          gatherAVX512_4v2_loop
 
-gatherAVX512_4x32_tail:
+gatherAVX512_4v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_4x32_tailloop:
+gatherAVX512_4v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_4x32_store
+	JGE          gatherAVX512_4v2_store
 	VMOVUPS      (AX), Z8
 	VMOVUPS      (SI), Z9
 	VBROADCASTSS (R8)(CX*4), Z10
@@ -6801,9 +9764,9 @@ gatherAVX512_4x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          gatherAVX512_4x32_tailloop
+	JMP          gatherAVX512_4v2_tailloop
 
-gatherAVX512_4x32_store:
+gatherAVX512_4v2_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -6824,11 +9787,11 @@ gatherAVX512_4x32_store:
 	ADDQ    $0x20, (SP)
 	ADDQ    $0x20, 8(SP)
 	SUBQ    $0x04, 16(SP)
-	JMP     gatherAVX512_p2_rows
+	JMP     gatherAVX512_v2_rows
 
-gatherAVX512_p2_tile3:
+gatherAVX512_v2_tile3:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_3x32_zero
+	JEQ       gatherAVX512_3v2_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -6842,9 +9805,9 @@ gatherAVX512_p2_tile3:
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z4
 	VMOVUPS.Z 64(BX), K2, Z5
-	JMP       gatherAVX512_3x32_start
+	JMP       gatherAVX512_3v2_start
 
-gatherAVX512_3x32_zero:
+gatherAVX512_3v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -6852,7 +9815,7 @@ gatherAVX512_3x32_zero:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 
-gatherAVX512_3x32_start:
+gatherAVX512_3v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -6866,9 +9829,9 @@ gatherAVX512_3x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_3x32_tail
+	JL   gatherAVX512_3v2_tail
 
-gatherAVX512_3x32_loop:
+gatherAVX512_3v2_loop:
 	VMOVUPS      (AX), Z6
 	VMOVUPS      (SI), Z7
 	VBROADCASTSS (R8)(CX*4), Z8
@@ -6917,14 +9880,14 @@ gatherAVX512_3x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_3x32_loop
+	JLE          gatherAVX512_3v2_loop
 
-gatherAVX512_3x32_tail:
+gatherAVX512_3v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_3x32_tailloop:
+gatherAVX512_3v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_3x32_store
+	JGE          gatherAVX512_3v2_store
 	VMOVUPS      (AX), Z6
 	VMOVUPS      (SI), Z7
 	VBROADCASTSS (R8)(CX*4), Z8
@@ -6939,9 +9902,9 @@ gatherAVX512_3x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          gatherAVX512_3x32_tailloop
+	JMP          gatherAVX512_3v2_tailloop
 
-gatherAVX512_3x32_store:
+gatherAVX512_3v2_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -6958,11 +9921,11 @@ gatherAVX512_3x32_store:
 	ADDQ    $0x18, (SP)
 	ADDQ    $0x18, 8(SP)
 	SUBQ    $0x03, 16(SP)
-	JMP     gatherAVX512_p2_rows
+	JMP     gatherAVX512_v2_rows
 
-gatherAVX512_p2_tile2:
+gatherAVX512_v2_tile2:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_2x32_zero
+	JEQ       gatherAVX512_2v2_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -6972,15 +9935,15 @@ gatherAVX512_p2_tile2:
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z2
 	VMOVUPS.Z 64(BX), K2, Z3
-	JMP       gatherAVX512_2x32_start
+	JMP       gatherAVX512_2v2_start
 
-gatherAVX512_2x32_zero:
+gatherAVX512_2v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
-gatherAVX512_2x32_start:
+gatherAVX512_2v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -6992,9 +9955,9 @@ gatherAVX512_2x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_2x32_tail
+	JL   gatherAVX512_2v2_tail
 
-gatherAVX512_2x32_loop:
+gatherAVX512_2v2_loop:
 	VMOVUPS      (AX), Z4
 	VMOVUPS      (SI), Z5
 	VBROADCASTSS (R8)(CX*4), Z6
@@ -7031,14 +9994,14 @@ gatherAVX512_2x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_2x32_loop
+	JLE          gatherAVX512_2v2_loop
 
-gatherAVX512_2x32_tail:
+gatherAVX512_2v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_2x32_tailloop:
+gatherAVX512_2v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_2x32_store
+	JGE          gatherAVX512_2v2_store
 	VMOVUPS      (AX), Z4
 	VMOVUPS      (SI), Z5
 	VBROADCASTSS (R8)(CX*4), Z6
@@ -7050,9 +10013,9 @@ gatherAVX512_2x32_tailloop:
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          gatherAVX512_2x32_tailloop
+	JMP          gatherAVX512_2v2_tailloop
 
-gatherAVX512_2x32_store:
+gatherAVX512_2v2_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -7065,23 +10028,23 @@ gatherAVX512_2x32_store:
 	ADDQ    $0x10, (SP)
 	ADDQ    $0x10, 8(SP)
 	SUBQ    $0x02, 16(SP)
-	JMP     gatherAVX512_p2_rows
+	JMP     gatherAVX512_v2_rows
 
-gatherAVX512_p2_tile1:
+gatherAVX512_v2_tile1:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_1x32_zero
+	JEQ       gatherAVX512_1v2_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
-	JMP       gatherAVX512_1x32_start
+	JMP       gatherAVX512_1v2_start
 
-gatherAVX512_1x32_zero:
+gatherAVX512_1v2_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 
-gatherAVX512_1x32_start:
+gatherAVX512_1v2_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -7091,9 +10054,9 @@ gatherAVX512_1x32_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_1x32_tail
+	JL   gatherAVX512_1v2_tail
 
-gatherAVX512_1x32_loop:
+gatherAVX512_1v2_loop:
 	VBROADCASTSS (R8)(CX*4), Z2
 	VFMADD231PS  (AX), Z2, Z0
 	VFMADD231PS  (SI), Z2, Z1
@@ -7110,23 +10073,23 @@ gatherAVX512_1x32_loop:
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_1x32_loop
+	JLE          gatherAVX512_1v2_loop
 
-gatherAVX512_1x32_tail:
+gatherAVX512_1v2_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_1x32_tailloop:
+gatherAVX512_1v2_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_1x32_store
+	JGE          gatherAVX512_1v2_store
 	VBROADCASTSS (R8)(CX*4), Z2
 	VFMADD231PS  (AX), Z2, Z0
 	VFMADD231PS  (SI), Z2, Z1
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, SI
 	INCQ         CX
-	JMP          gatherAVX512_1x32_tailloop
+	JMP          gatherAVX512_1v2_tailloop
 
-gatherAVX512_1x32_store:
+gatherAVX512_1v2_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -7135,9 +10098,9 @@ gatherAVX512_1x32_store:
 	ADDQ    $0x08, (SP)
 	ADDQ    $0x08, 8(SP)
 	SUBQ    $0x01, 16(SP)
-	JMP     gatherAVX512_p2_rows
+	JMP     gatherAVX512_v2_rows
 
-gatherAVX512_p2_end:
+gatherAVX512_v2_end:
 	MOVQ bstride+48(FP), BX
 	SHLQ $0x01, BX
 	ADDQ BX, b+40(FP)
@@ -7146,36 +10109,36 @@ gatherAVX512_p2_end:
 	JMP  gatherAVX512_panel
 
 gatherAVX512_single:
-gatherAVX512_p1_rows:
+gatherAVX512_v1_rows:
 	MOVQ 16(SP), BX
 	CMPQ BX, $0x00
-	JLE  gatherAVX512_p1_end
+	JLE  gatherAVX512_v1_end
 	CMPQ BX, $0x10
-	JGE  gatherAVX512_p1_tile8
+	JGE  gatherAVX512_v1_tile8
 	CMPQ BX, $0x08
-	JLE  gatherAVX512_p1_pick
+	JLE  gatherAVX512_v1_pick
 	INCQ BX
 	SHRQ $0x01, BX
 
-gatherAVX512_p1_pick:
+gatherAVX512_v1_pick:
 	CMPQ BX, $0x01
-	JEQ  gatherAVX512_p1_tile1
+	JEQ  gatherAVX512_v1_tile1
 	CMPQ BX, $0x02
-	JEQ  gatherAVX512_p1_tile2
+	JEQ  gatherAVX512_v1_tile2
 	CMPQ BX, $0x03
-	JEQ  gatherAVX512_p1_tile3
+	JEQ  gatherAVX512_v1_tile3
 	CMPQ BX, $0x04
-	JEQ  gatherAVX512_p1_tile4
+	JEQ  gatherAVX512_v1_tile4
 	CMPQ BX, $0x05
-	JEQ  gatherAVX512_p1_tile5
+	JEQ  gatherAVX512_v1_tile5
 	CMPQ BX, $0x06
-	JEQ  gatherAVX512_p1_tile6
+	JEQ  gatherAVX512_v1_tile6
 	CMPQ BX, $0x07
-	JEQ  gatherAVX512_p1_tile7
+	JEQ  gatherAVX512_v1_tile7
 
-gatherAVX512_p1_tile8:
+gatherAVX512_v1_tile8:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_8x16_zero
+	JEQ       gatherAVX512_8v1_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -7201,9 +10164,9 @@ gatherAVX512_p1_tile8:
 	MOVQ      56(CX), BX
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z7
-	JMP       gatherAVX512_8x16_start
+	JMP       gatherAVX512_8v1_start
 
-gatherAVX512_8x16_zero:
+gatherAVX512_8v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -7213,7 +10176,7 @@ gatherAVX512_8x16_zero:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 
-gatherAVX512_8x16_start:
+gatherAVX512_8v1_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -7235,9 +10198,9 @@ gatherAVX512_8x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_8x16_tail
+	JL   gatherAVX512_8v1_tail
 
-gatherAVX512_8x16_loop:
+gatherAVX512_8v1_loop:
 	VMOVUPS      (AX), Z8
 	VBROADCASTSS (R8)(CX*4), Z9
 	VFMADD231PS  Z8, Z9, Z0
@@ -7309,14 +10272,14 @@ gatherAVX512_8x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_8x16_loop
+	JLE          gatherAVX512_8v1_loop
 
-gatherAVX512_8x16_tail:
+gatherAVX512_8v1_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_8x16_tailloop:
+gatherAVX512_8v1_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_8x16_store
+	JGE          gatherAVX512_8v1_store
 	VMOVUPS      (AX), Z8
 	VBROADCASTSS (R8)(CX*4), Z9
 	VFMADD231PS  Z8, Z9, Z0
@@ -7336,9 +10299,9 @@ gatherAVX512_8x16_tailloop:
 	VFMADD231PS  Z8, Z12, Z7
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX512_8x16_tailloop
+	JMP          gatherAVX512_8v1_tailloop
 
-gatherAVX512_8x16_store:
+gatherAVX512_8v1_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -7367,11 +10330,11 @@ gatherAVX512_8x16_store:
 	ADDQ    $0x40, (SP)
 	ADDQ    $0x40, 8(SP)
 	SUBQ    $0x08, 16(SP)
-	JMP     gatherAVX512_p1_rows
+	JMP     gatherAVX512_v1_rows
 
-gatherAVX512_p1_tile7:
+gatherAVX512_v1_tile7:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_7x16_zero
+	JEQ       gatherAVX512_7v1_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -7394,9 +10357,9 @@ gatherAVX512_p1_tile7:
 	MOVQ      48(CX), BX
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z6
-	JMP       gatherAVX512_7x16_start
+	JMP       gatherAVX512_7v1_start
 
-gatherAVX512_7x16_zero:
+gatherAVX512_7v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -7405,7 +10368,7 @@ gatherAVX512_7x16_zero:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 
-gatherAVX512_7x16_start:
+gatherAVX512_7v1_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -7425,9 +10388,9 @@ gatherAVX512_7x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_7x16_tail
+	JL   gatherAVX512_7v1_tail
 
-gatherAVX512_7x16_loop:
+gatherAVX512_7v1_loop:
 	VMOVUPS      (AX), Z7
 	VBROADCASTSS (R8)(CX*4), Z8
 	VFMADD231PS  Z7, Z8, Z0
@@ -7491,14 +10454,14 @@ gatherAVX512_7x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_7x16_loop
+	JLE          gatherAVX512_7v1_loop
 
-gatherAVX512_7x16_tail:
+gatherAVX512_7v1_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_7x16_tailloop:
+gatherAVX512_7v1_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_7x16_store
+	JGE          gatherAVX512_7v1_store
 	VMOVUPS      (AX), Z7
 	VBROADCASTSS (R8)(CX*4), Z8
 	VFMADD231PS  Z7, Z8, Z0
@@ -7516,9 +10479,9 @@ gatherAVX512_7x16_tailloop:
 	VFMADD231PS  Z7, Z10, Z6
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX512_7x16_tailloop
+	JMP          gatherAVX512_7v1_tailloop
 
-gatherAVX512_7x16_store:
+gatherAVX512_7v1_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -7544,11 +10507,11 @@ gatherAVX512_7x16_store:
 	ADDQ    $0x38, (SP)
 	ADDQ    $0x38, 8(SP)
 	SUBQ    $0x07, 16(SP)
-	JMP     gatherAVX512_p1_rows
+	JMP     gatherAVX512_v1_rows
 
-gatherAVX512_p1_tile6:
+gatherAVX512_v1_tile6:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_6x16_zero
+	JEQ       gatherAVX512_6v1_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -7568,9 +10531,9 @@ gatherAVX512_p1_tile6:
 	MOVQ      40(CX), BX
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z5
-	JMP       gatherAVX512_6x16_start
+	JMP       gatherAVX512_6v1_start
 
-gatherAVX512_6x16_zero:
+gatherAVX512_6v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -7578,7 +10541,7 @@ gatherAVX512_6x16_zero:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 
-gatherAVX512_6x16_start:
+gatherAVX512_6v1_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -7596,9 +10559,9 @@ gatherAVX512_6x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_6x16_tail
+	JL   gatherAVX512_6v1_tail
 
-gatherAVX512_6x16_loop:
+gatherAVX512_6v1_loop:
 	VMOVUPS      (AX), Z6
 	VBROADCASTSS (R8)(CX*4), Z7
 	VFMADD231PS  Z6, Z7, Z0
@@ -7654,14 +10617,14 @@ gatherAVX512_6x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_6x16_loop
+	JLE          gatherAVX512_6v1_loop
 
-gatherAVX512_6x16_tail:
+gatherAVX512_6v1_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_6x16_tailloop:
+gatherAVX512_6v1_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_6x16_store
+	JGE          gatherAVX512_6v1_store
 	VMOVUPS      (AX), Z6
 	VBROADCASTSS (R8)(CX*4), Z7
 	VFMADD231PS  Z6, Z7, Z0
@@ -7677,9 +10640,9 @@ gatherAVX512_6x16_tailloop:
 	VFMADD231PS  Z6, Z8, Z5
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX512_6x16_tailloop
+	JMP          gatherAVX512_6v1_tailloop
 
-gatherAVX512_6x16_store:
+gatherAVX512_6v1_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -7702,11 +10665,11 @@ gatherAVX512_6x16_store:
 	ADDQ    $0x30, (SP)
 	ADDQ    $0x30, 8(SP)
 	SUBQ    $0x06, 16(SP)
-	JMP     gatherAVX512_p1_rows
+	JMP     gatherAVX512_v1_rows
 
-gatherAVX512_p1_tile5:
+gatherAVX512_v1_tile5:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_5x16_zero
+	JEQ       gatherAVX512_5v1_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -7723,16 +10686,16 @@ gatherAVX512_p1_tile5:
 	MOVQ      32(CX), BX
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z4
-	JMP       gatherAVX512_5x16_start
+	JMP       gatherAVX512_5v1_start
 
-gatherAVX512_5x16_zero:
+gatherAVX512_5v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 
-gatherAVX512_5x16_start:
+gatherAVX512_5v1_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -7748,9 +10711,9 @@ gatherAVX512_5x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_5x16_tail
+	JL   gatherAVX512_5v1_tail
 
-gatherAVX512_5x16_loop:
+gatherAVX512_5v1_loop:
 	VMOVUPS      (AX), Z5
 	VBROADCASTSS (R8)(CX*4), Z6
 	VFMADD231PS  Z5, Z6, Z0
@@ -7798,14 +10761,14 @@ gatherAVX512_5x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_5x16_loop
+	JLE          gatherAVX512_5v1_loop
 
-gatherAVX512_5x16_tail:
+gatherAVX512_5v1_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_5x16_tailloop:
+gatherAVX512_5v1_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_5x16_store
+	JGE          gatherAVX512_5v1_store
 	VMOVUPS      (AX), Z5
 	VBROADCASTSS (R8)(CX*4), Z6
 	VFMADD231PS  Z5, Z6, Z0
@@ -7819,9 +10782,9 @@ gatherAVX512_5x16_tailloop:
 	VFMADD231PS  Z5, Z6, Z4
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX512_5x16_tailloop
+	JMP          gatherAVX512_5v1_tailloop
 
-gatherAVX512_5x16_store:
+gatherAVX512_5v1_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -7841,11 +10804,11 @@ gatherAVX512_5x16_store:
 	ADDQ    $0x28, (SP)
 	ADDQ    $0x28, 8(SP)
 	SUBQ    $0x05, 16(SP)
-	JMP     gatherAVX512_p1_rows
+	JMP     gatherAVX512_v1_rows
 
-gatherAVX512_p1_tile4:
+gatherAVX512_v1_tile4:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_4x16_zero
+	JEQ       gatherAVX512_4v1_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -7859,15 +10822,15 @@ gatherAVX512_p1_tile4:
 	MOVQ      24(CX), BX
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z3
-	JMP       gatherAVX512_4x16_start
+	JMP       gatherAVX512_4v1_start
 
-gatherAVX512_4x16_zero:
+gatherAVX512_4v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
-gatherAVX512_4x16_start:
+gatherAVX512_4v1_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -7881,9 +10844,9 @@ gatherAVX512_4x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_4x16_tail
+	JL   gatherAVX512_4v1_tail
 
-gatherAVX512_4x16_loop:
+gatherAVX512_4v1_loop:
 	VMOVUPS      (AX), Z4
 	VBROADCASTSS (R8)(CX*4), Z5
 	VFMADD231PS  Z4, Z5, Z0
@@ -7923,14 +10886,14 @@ gatherAVX512_4x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_4x16_loop
+	JLE          gatherAVX512_4v1_loop
 
-gatherAVX512_4x16_tail:
+gatherAVX512_4v1_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_4x16_tailloop:
+gatherAVX512_4v1_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_4x16_store
+	JGE          gatherAVX512_4v1_store
 	VMOVUPS      (AX), Z4
 	VBROADCASTSS (R8)(CX*4), Z5
 	VFMADD231PS  Z4, Z5, Z0
@@ -7942,9 +10905,9 @@ gatherAVX512_4x16_tailloop:
 	VFMADD231PS  Z4, Z8, Z3
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX512_4x16_tailloop
+	JMP          gatherAVX512_4v1_tailloop
 
-gatherAVX512_4x16_store:
+gatherAVX512_4v1_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -7961,11 +10924,11 @@ gatherAVX512_4x16_store:
 	ADDQ    $0x20, (SP)
 	ADDQ    $0x20, 8(SP)
 	SUBQ    $0x04, 16(SP)
-	JMP     gatherAVX512_p1_rows
+	JMP     gatherAVX512_v1_rows
 
-gatherAVX512_p1_tile3:
+gatherAVX512_v1_tile3:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_3x16_zero
+	JEQ       gatherAVX512_3v1_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -7976,14 +10939,14 @@ gatherAVX512_p1_tile3:
 	MOVQ      16(CX), BX
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z2
-	JMP       gatherAVX512_3x16_start
+	JMP       gatherAVX512_3v1_start
 
-gatherAVX512_3x16_zero:
+gatherAVX512_3v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 
-gatherAVX512_3x16_start:
+gatherAVX512_3v1_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -7995,9 +10958,9 @@ gatherAVX512_3x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_3x16_tail
+	JL   gatherAVX512_3v1_tail
 
-gatherAVX512_3x16_loop:
+gatherAVX512_3v1_loop:
 	VMOVUPS      (AX), Z3
 	VBROADCASTSS (R8)(CX*4), Z4
 	VFMADD231PS  Z3, Z4, Z0
@@ -8029,14 +10992,14 @@ gatherAVX512_3x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_3x16_loop
+	JLE          gatherAVX512_3v1_loop
 
-gatherAVX512_3x16_tail:
+gatherAVX512_3v1_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_3x16_tailloop:
+gatherAVX512_3v1_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_3x16_store
+	JGE          gatherAVX512_3v1_store
 	VMOVUPS      (AX), Z3
 	VBROADCASTSS (R8)(CX*4), Z4
 	VFMADD231PS  Z3, Z4, Z0
@@ -8046,9 +11009,9 @@ gatherAVX512_3x16_tailloop:
 	VFMADD231PS  Z3, Z6, Z2
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX512_3x16_tailloop
+	JMP          gatherAVX512_3v1_tailloop
 
-gatherAVX512_3x16_store:
+gatherAVX512_3v1_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -8062,11 +11025,11 @@ gatherAVX512_3x16_store:
 	ADDQ    $0x18, (SP)
 	ADDQ    $0x18, 8(SP)
 	SUBQ    $0x03, 16(SP)
-	JMP     gatherAVX512_p1_rows
+	JMP     gatherAVX512_v1_rows
 
-gatherAVX512_p1_tile2:
+gatherAVX512_v1_tile2:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_2x16_zero
+	JEQ       gatherAVX512_2v1_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
@@ -8074,13 +11037,13 @@ gatherAVX512_p1_tile2:
 	MOVQ      8(CX), BX
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z1
-	JMP       gatherAVX512_2x16_start
+	JMP       gatherAVX512_2v1_start
 
-gatherAVX512_2x16_zero:
+gatherAVX512_2v1_zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 
-gatherAVX512_2x16_start:
+gatherAVX512_2v1_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -8090,9 +11053,9 @@ gatherAVX512_2x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_2x16_tail
+	JL   gatherAVX512_2v1_tail
 
-gatherAVX512_2x16_loop:
+gatherAVX512_2v1_loop:
 	VMOVUPS      (AX), Z2
 	VBROADCASTSS (R8)(CX*4), Z3
 	VFMADD231PS  Z2, Z3, Z0
@@ -8116,14 +11079,14 @@ gatherAVX512_2x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_2x16_loop
+	JLE          gatherAVX512_2v1_loop
 
-gatherAVX512_2x16_tail:
+gatherAVX512_2v1_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_2x16_tailloop:
+gatherAVX512_2v1_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_2x16_store
+	JGE          gatherAVX512_2v1_store
 	VMOVUPS      (AX), Z2
 	VBROADCASTSS (R8)(CX*4), Z3
 	VFMADD231PS  Z2, Z3, Z0
@@ -8131,9 +11094,9 @@ gatherAVX512_2x16_tailloop:
 	VFMADD231PS  Z2, Z4, Z1
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX512_2x16_tailloop
+	JMP          gatherAVX512_2v1_tailloop
 
-gatherAVX512_2x16_store:
+gatherAVX512_2v1_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -8144,21 +11107,21 @@ gatherAVX512_2x16_store:
 	ADDQ    $0x10, (SP)
 	ADDQ    $0x10, 8(SP)
 	SUBQ    $0x02, 16(SP)
-	JMP     gatherAVX512_p1_rows
+	JMP     gatherAVX512_v1_rows
 
-gatherAVX512_p1_tile1:
+gatherAVX512_v1_tile1:
 	CMPB      accumulate+72(FP), $0x00
-	JEQ       gatherAVX512_1x16_zero
+	JEQ       gatherAVX512_1v1_zero
 	MOVQ      8(SP), CX
 	MOVQ      (CX), BX
 	ADDQ      coff+24(FP), BX
 	VMOVUPS.Z (BX), K1, Z0
-	JMP       gatherAVX512_1x16_start
+	JMP       gatherAVX512_1v1_start
 
-gatherAVX512_1x16_zero:
+gatherAVX512_1v1_zero:
 	VPXORD Z0, Z0, Z0
 
-gatherAVX512_1x16_start:
+gatherAVX512_1v1_start:
 	MOVQ (SP), BX
 	MOVQ (BX), R8
 	ADDQ aoff+8(FP), R8
@@ -8166,9 +11129,9 @@ gatherAVX512_1x16_start:
 	MOVQ k+56(FP), DX
 	XORQ CX, CX
 	SUBQ $0x04, DX
-	JL   gatherAVX512_1x16_tail
+	JL   gatherAVX512_1v1_tail
 
-gatherAVX512_1x16_loop:
+gatherAVX512_1v1_loop:
 	VBROADCASTSS (R8)(CX*4), Z1
 	VFMADD231PS  (AX), Z1, Z0
 	VBROADCASTSS 4(R8)(CX*4), Z1
@@ -8180,21 +11143,21 @@ gatherAVX512_1x16_loop:
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x04, CX
 	CMPQ         CX, DX
-	JLE          gatherAVX512_1x16_loop
+	JLE          gatherAVX512_1v1_loop
 
-gatherAVX512_1x16_tail:
+gatherAVX512_1v1_tail:
 	ADDQ $0x04, DX
 
-gatherAVX512_1x16_tailloop:
+gatherAVX512_1v1_tailloop:
 	CMPQ         CX, DX
-	JGE          gatherAVX512_1x16_store
+	JGE          gatherAVX512_1v1_store
 	VBROADCASTSS (R8)(CX*4), Z1
 	VFMADD231PS  (AX), Z1, Z0
 	ADDQ         $0x40, AX
 	INCQ         CX
-	JMP          gatherAVX512_1x16_tailloop
+	JMP          gatherAVX512_1v1_tailloop
 
-gatherAVX512_1x16_store:
+gatherAVX512_1v1_store:
 	MOVQ    8(SP), CX
 	MOVQ    (CX), BX
 	ADDQ    coff+24(FP), BX
@@ -8202,9 +11165,9 @@ gatherAVX512_1x16_store:
 	ADDQ    $0x08, (SP)
 	ADDQ    $0x08, 8(SP)
 	SUBQ    $0x01, 16(SP)
-	JMP     gatherAVX512_p1_rows
+	JMP     gatherAVX512_v1_rows
 
-gatherAVX512_p1_end:
+gatherAVX512_v1_end:
 	MOVQ bstride+48(FP), BX
 	ADDQ BX, b+40(FP)
 	SUBQ $0x10, n+64(FP)

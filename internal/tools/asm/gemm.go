@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	. "github.com/mmcloughlin/avo/build" //nolint:staticcheck // avo programs read as assembly
+	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
 )
@@ -11,8 +11,9 @@ import (
 // A gemmISA is one instruction set's shape of the micro-kernel.
 type gemmISA struct {
 	name    string
-	maxRows int // rows of the largest tile
-	vecs    int // vector registers per panel of 16 columns
+	maxRows int  // rows of the largest tile
+	vecs    int  // vector registers per panel of 16 columns
+	wide    bool // 512-bit registers and mask registers
 	regs    []VecPhysical
 }
 
@@ -47,8 +48,8 @@ func generateGemm() {
 		DATA(4*i, v)
 	}
 	for _, gather := range []bool{false, true} {
-		emitGemm(gemmISA{"AVX2", 6, 2, ymm}, gather, mask)
-		emitGemm(gemmISA{"AVX512", 8, 1, zmm}, gather, mask)
+		emitGemm(gemmISA{"AVX2", 6, 2, false, ymm}, gather, mask)
+		emitGemm(gemmISA{"AVX512", 8, 1, true, zmm}, gather, mask)
 	}
 }
 
@@ -95,34 +96,47 @@ func emitGemm(isa gemmISA, gather bool, mask Mem) {
 	f.move("a", f.aCur)
 	f.move("c", f.cCur)
 	f.move("m", f.rowsLeft)
-	if f.vecs == 1 {
+	if f.wide {
 		f.columnMasks()
-	}
-	// Few rows leave FMA units idle while a chain waits for itself: take several panels at once.
-	if f.vecs == 2 {
-		for _, g := range []struct{ rows, panels int }{{1, 4}, {2, 2}, {3, 2}} {
-			CMPQ(f.rowsLeft, Imm(uint64(g.rows)))
-			JNE(LabelRef(f.label("not%d", g.rows)))
-			CMPQ(param("n"), Imm(uint64(16*g.panels)))
-			JL(LabelRef(f.label("not%d", g.rows)))
-			f.tile(g.rows, g.panels)
-			f.advance(g.panels)
-			Label(f.label("not%d", g.rows))
-		}
-		f.rowLoop(1)
-		f.advance(1)
-	} else {
 		CMPQ(param("n"), Imm(16))
 		JLE(LabelRef(f.label("single")))
 		f.rowLoop(2)
 		f.advance(2)
 		Label(f.label("single"))
-		f.rowLoop(1)
-		f.advance(1)
+	} else {
+		f.fewRows()
+		f.halfPanel()
 	}
+	f.rowLoop(1)
+	f.advance(1)
 	Label(f.label("done"))
 	VZEROUPPER()
 	RET()
+}
+
+// fewRows takes several panels at once for tiles of one to three rows, whose chains would leave the FMA units idle.
+func (f *gemmFunc) fewRows() {
+	for _, g := range []struct{ rows, panels int }{{1, 4}, {1, 2}, {2, 2}, {3, 2}} {
+		skip := f.label("not%dx%d", g.rows, 16*g.panels)
+		CMPQ(f.rowsLeft, Imm(uint64(g.rows)))
+		JNE(LabelRef(skip))
+		CMPQ(param("n"), Imm(uint64(16*g.panels)))
+		JL(LabelRef(skip))
+		f.tile(g.rows, g.panels)
+		f.advance(g.panels)
+		Label(skip)
+	}
+}
+
+// halfPanel computes the left half of the last panel only, if no more of it is valid.
+func (f *gemmFunc) halfPanel() {
+	CMPQ(param("n"), Imm(8))
+	JG(LabelRef(f.label("whole")))
+	h := *f
+	h.vecs, h.maxRows = 1, 8
+	h.rowLoop(1)
+	JMP(LabelRef(f.label("done")))
+	Label(f.label("whole"))
 }
 
 func (f *gemmFunc) move(from string, to Mem) {
@@ -163,7 +177,9 @@ func (f *gemmFunc) advance(panels int) {
 // rowLoop covers all rows with tiles. Between one and two tiles' worth of rows are halved, since a tile of one or two
 // rows would run at the latency of its chains.
 func (f *gemmFunc) rowLoop(panels int) {
-	id := func(s string, args ...any) string { return f.label("p%d_"+s, append([]any{panels}, args...)...) }
+	id := func(s string, args ...any) string {
+		return f.label("v%d_"+s, append([]any{panels * f.vecs}, args...)...)
+	}
 	Label(id("rows"))
 	MOVQ(f.rowsLeft, RBX)
 	CMPQ(RBX, Imm(0))

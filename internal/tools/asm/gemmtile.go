@@ -1,7 +1,7 @@
 package main
 
 import (
-	. "github.com/mmcloughlin/avo/build" //nolint:staticcheck // avo programs read as assembly
+	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
 )
@@ -11,7 +11,7 @@ func (f *gemmFunc) tile(rows, panels int) {
 	nv := panels * f.vecs
 	acc := func(r, v int) VecPhysical { return f.regs[r*nv+v] }
 	spare := f.regs[rows*nv:]
-	id := func(s string) string { return f.label("%dx%d_%s", rows, 16*panels, s) }
+	id := func(s string) string { return f.label("%dv%d_%s", rows, nv, s) }
 
 	CMPB(param("accumulate"), Imm(0))
 	JEQ(LabelRef(id("zero")))
@@ -19,7 +19,7 @@ func (f *gemmFunc) tile(rows, panels int) {
 		switch {
 		case mask == nil:
 			VMOVUPS(at, acc(r, v))
-		case f.vecs == 1:
+		case f.wide:
 			VMOVUPS_Z(at, mask, acc(r, v))
 		default:
 			VMASKMOVPS(at, mask, acc(r, v))
@@ -66,7 +66,7 @@ func (f *gemmFunc) tile(rows, panels int) {
 		switch {
 		case mask == nil:
 			VMOVUPS(acc(r, v), at)
-		case f.vecs == 1:
+		case f.wide:
 			VMOVUPS(acc(r, v), mask, at)
 		default:
 			VMASKMOVPS(acc(r, v), mask, at)
@@ -84,7 +84,7 @@ func (f *gemmFunc) tile(rows, panels int) {
 
 // zero clears a register; writing the low half clears the rest, and Z16 and above have no VEX form.
 func (f *gemmFunc) zero(r VecPhysical) {
-	if f.vecs == 1 {
+	if f.wide {
 		VPXORD(r, r, r)
 	} else {
 		VXORPS(r, r, r)
@@ -176,7 +176,7 @@ func (f *gemmFunc) eachC(rows, panels int, spare []VecPhysical, label string, vi
 		}
 	}
 	none := func(int) Op { return nil }
-	if f.vecs == 1 {
+	if f.wide {
 		walk(func(v int) Op { return []Op{K1, K2}[v] }, panels)
 		return
 	}
@@ -184,17 +184,20 @@ func (f *gemmFunc) eachC(rows, panels int, spare []VecPhysical, label string, vi
 		walk(none, 2*panels)
 		return
 	}
+	// One panel, whole or (vecs = 1) its left half.
 	left, right := spare[len(spare)-2], spare[len(spare)-1]
-	CMPQ(param("n"), Imm(16))
+	CMPQ(param("n"), Imm(uint64(8*f.vecs)))
 	JL(LabelRef(label + "_masked"))
-	walk(none, 2)
+	walk(none, f.vecs)
 	JMP(LabelRef(label + "_end"))
 	Label(label + "_masked")
 	MOVQ(U32(16), RCX)
 	SUBQ(param("n"), RCX)
 	LEAQ(f.mask, RBX)
 	VMOVUPS(Mem{Base: RBX, Index: RCX, Scale: 4}, left)
-	VMOVUPS(Mem{Base: RBX, Index: RCX, Scale: 4, Disp: 32}, right)
-	walk(func(v int) Op { return []Op{left, right}[v] }, 2)
+	if f.vecs == 2 {
+		VMOVUPS(Mem{Base: RBX, Index: RCX, Scale: 4, Disp: 32}, right)
+	}
+	walk(func(v int) Op { return []Op{left, right}[v] }, f.vecs)
 	Label(label + "_end")
 }
