@@ -54,6 +54,10 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if err != nil {
 		return err
 	}
+	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
+		fmt.Fprint(out, "judge has two commands, run (the default, below) and complete; see judge complete --help too.\n\n")
+		args = []string{"run", "--help"}
+	}
 	k, err := parser.Parse(args)
 	if exited {
 		return nil
