@@ -17,6 +17,7 @@ import (
 type experts struct {
 	hidden, topK int
 	width        int   // of each expert here; 0 when this rank has nothing of them
+	stride       int   // of a row between the products
 	list         []ffn // [numLocal]
 
 	// The call in progress.
@@ -37,7 +38,7 @@ const (
 )
 
 func newExperts(hidden, topK, width int, list []ffn) *experts {
-	e := &experts{hidden: hidden, topK: topK, width: width, list: list}
+	e := &experts{hidden: hidden, topK: topK, width: width, stride: hiddenStride(width), list: list}
 	e.fn = e.tiles
 	return e
 }
@@ -84,9 +85,9 @@ type tile struct {
 	slot    []int32   // [rows, topK]: slot of the tile, -1 for none
 	weight  []float32 // [slots of the tile]
 	y       []float32 // [slots of the tile, hidden]
-	h       []float32 // [slots of the tile, 2 x width]
+	h       []float32 // [slots of the tile, stride]
 	sharedY []float32 // [rows, hidden]
-	sharedH []float32 // [rows, 2 x width]
+	sharedH []float32 // [rows, stride of the shared experts]
 
 	multiplyFn, sumFn func(lo, hi int)
 }
@@ -108,7 +109,7 @@ func (t *tile) run(e *experts, lo, hi int) {
 		slots += b - a
 	}
 	t.at[numLocal] = int32(slots)
-	t.h = grow(&t.h, 2*slots*e.width)
+	t.h = grow(&t.h, slots*e.stride)
 	if !e.expertRows {
 		t.y = grow(&t.y, slots*e.hidden)
 		t.locate()
@@ -122,7 +123,7 @@ func (t *tile) run(e *experts, lo, hi int) {
 		if e.shared != nil {
 			grain = max(1, minOps/(e.shared.width*3*e.hidden))
 			t.sharedY = grow(&t.sharedY, (hi-lo)*e.hidden)
-			t.sharedH = grow(&t.sharedH, (hi-lo)*2*e.shared.width)
+			t.sharedH = grow(&t.sharedH, (hi-lo)*e.shared.stride)
 		}
 		par.For(hi-lo, max(grain, minOps/8/e.hidden), t.sumFn)
 	}
@@ -162,7 +163,7 @@ func (t *tile) multiply(lo, hi int) {
 		} else {
 			y = y[s0*e.hidden:]
 		}
-		e.list[i].rows(y, e.x, e.index.row[a:a+s1-s0], t.h[2*s0*e.width:2*s1*e.width])
+		e.list[i].rows(y, e.x, e.index.row[a:a+s1-s0], t.h[s0*e.stride:s1*e.stride])
 	}
 }
 
@@ -181,7 +182,7 @@ func (t *tile) sum(lo, hi int) {
 	}
 	if f := e.shared; f != nil {
 		y := t.sharedY[lo*h : hi*h]
-		f.block(y, e.x[(t.lo+lo)*h:], hi-lo, t.sharedH[lo*2*f.width:hi*2*f.width])
+		f.block(y, e.x[(t.lo+lo)*h:], hi-lo, t.sharedH[lo*f.stride:hi*f.stride])
 		simd.Add(e.y[(t.lo+lo)*h:(t.lo+hi)*h], y)
 	}
 }

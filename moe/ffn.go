@@ -8,10 +8,13 @@ import (
 )
 
 // An ffn is the packed weights of one gated feed-forward block, or of a slice of its width: down(silu(gate x) * up x).
+// Gate and up are one matrix, so that one product gives both and narrow slices waste little of the panels. Its rows are
+// padded to whole panels: the product's columns past 2 x width are zeros that nobody reads.
 type ffn struct {
-	gate, up *gemm.Packed // [width, hidden]
-	down     *gemm.Packed // [hidden, width]
-	width    int
+	gateUp *gemm.Packed // [stride, hidden]: gate, up, zeros
+	down   *gemm.Packed // [hidden, width]
+	width  int
+	stride int // of a row of the product
 }
 
 // packFFN copies the weights of w into panels. Width 0 is a slice of which a rank has nothing.
@@ -27,31 +30,40 @@ func packFFN(w Expert, width, hidden int) (f ffn, err error) {
 	if width == 0 {
 		return f, nil
 	}
+	stride := hiddenStride(width)
+	gateUp := make([]float32, stride*hidden)
+	copy(gateUp, w.Gate)
+	copy(gateUp[width*hidden:], w.Up)
 	return ffn{
-		gate: gemm.Pack(w.Gate, width, hidden, hidden), up: gemm.Pack(w.Up, width, hidden, hidden),
-		down: gemm.Pack(w.Down, hidden, width, width), width: width,
+		gateUp: gemm.Pack(gateUp, stride, hidden, hidden), down: gemm.Pack(w.Down, hidden, width, width),
+		width: width, stride: stride,
 	}, nil
 }
 
-// rows computes y [len(rows), hidden] from the rows of x [.., hidden] that rows lists. h holds 2 x len(rows) x width values
-// of scratch.
+// hiddenStride returns the values of scratch that one row of a block of that width takes.
+func hiddenStride(width int) int {
+	return (2*width + gemm.PanelWidth - 1) / gemm.PanelWidth * gemm.PanelWidth
+}
+
+// rows computes y [len(rows), hidden] from the rows of x [.., hidden] that rows lists. h holds len(rows) x stride values of
+// scratch.
 func (f *ffn) rows(y, x []float32, rows []int32, h []float32) {
-	n := len(rows) * f.width
-	hidden := f.gate.K()
-	gate, up := h[:n], h[n:2*n]
-	f.gate.MulRows(gate, f.width, x, hidden, rows, false)
-	f.up.MulRows(up, f.width, x, hidden, rows, false)
-	simd.SwiGLU(gate, gate, up)
-	f.down.Mul(y, hidden, gate, f.width, len(rows), false)
+	f.gateUp.MulRows(h, f.stride, x, f.gateUp.K(), rows, false)
+	f.finish(y, h, len(rows))
 }
 
 // block is rows for the consecutive rows of x [numRows, hidden].
 func (f *ffn) block(y, x []float32, numRows int, h []float32) {
-	n := numRows * f.width
-	hidden := f.gate.K()
-	gate, up := h[:n], h[n:2*n]
-	f.gate.Mul(gate, f.width, x, hidden, numRows, false)
-	f.up.Mul(up, f.width, x, hidden, numRows, false)
-	simd.SwiGLU(gate, gate, up)
-	f.down.Mul(y, hidden, gate, f.width, numRows, false)
+	f.gateUp.Mul(h, f.stride, x, f.gateUp.K(), numRows, false)
+	f.finish(y, h, numRows)
+}
+
+// finish goes from h [numRows, stride] to y.
+func (f *ffn) finish(y, h []float32, numRows int) {
+	w := f.width
+	for i := range numRows {
+		row := h[i*f.stride:]
+		simd.SwiGLU(row[:w], row[:w], row[w:2*w])
+	}
+	f.down.Mul(y, f.gateUp.K(), h, f.stride, numRows, false)
 }

@@ -158,7 +158,7 @@ func (r *runner) gatherRows(s comm.Stream, l *Layer, g *gathered, x rows) (total
 func (r *runner) sharedRows(cfg *Config, x rows) comm.Buffer {
 	ws := cfg.Workspace
 	y := grow(&ws.shared, x.n*cfg.Hidden)
-	r.shared.block(y, x.data, x.n, grow(&ws.sharedH, 2*x.n*r.shared.width))
+	r.shared.block(y, x.data, x.n, grow(&ws.sharedH, x.n*r.shared.stride))
 	return comm.Of(y, cfg.Hidden)
 }
 

@@ -10,7 +10,7 @@ type Workspace struct {
 	logits, choice []float32 // [numTokens, numExperts]
 	best           []float32 // [numTokens, topK]
 	x, out, shared []float32 // [numTokens, hidden]: staged rows of other types; shared experts' rows
-	sharedH        []float32 // [numTokens, 2 x width]
+	sharedH        []float32 // [numTokens, stride of the shared experts]
 	wide           []float32 // [numRows, hidden]: received rows of another type
 	locals         []int32   // [numTokens, topK]
 	index          routing.Index
