@@ -116,7 +116,7 @@ func (w *stopwatch) time(ctx context.Context, c *comm.Comm, s comm.Stream, op fu
 		return err
 	}
 	if c.Rank() == 0 {
-		w.iters.Store(int64(w.choose(time.Since(start) / time.Duration(max(1, w.Warmup)))))
+		w.iters.Store(int64(w.Choose(time.Since(start) / time.Duration(max(1, w.Warmup)))))
 	}
 	if err := c.Barrier(s); err != nil { // publishes the number, and starts all ranks at once
 		return err
@@ -170,12 +170,12 @@ func (w *stopwatch) loop(c *comm.Comm, s comm.Stream, n int, op func() error) er
 	return nil
 }
 
-// choose turns the time of one iteration of the warm-up into a number of iterations.
-func (w *stopwatch) choose(one time.Duration) int {
-	if w.Iters > 0 {
-		return w.Iters
+// Choose turns the time of one iteration of the warm-up into a number of iterations.
+func (t Timing) Choose(one time.Duration) int {
+	if t.Iters > 0 {
+		return t.Iters
 	}
-	return int(min(max(w.Budget/max(one, 1), minIters), maxIters))
+	return int(min(max(t.Budget/max(one, 1), minIters), maxIters))
 }
 
 func (w *stopwatch) times() Times {
