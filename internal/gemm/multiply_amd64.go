@@ -3,6 +3,7 @@ package gemm
 import (
 	"unsafe"
 
+	"github.com/weftgo/weft/internal/race"
 	"github.com/weftgo/weft/internal/simd"
 )
 
@@ -62,5 +63,28 @@ func (v *view) multiplyGathered(level simd.Level) {
 		gatherAVX512(&aRows[0], 0, &cRows[0], 0, numRows, b, 4*v.stride, v.k, v.n, v.accumulate)
 	} else {
 		gatherAVX2(&aRows[0], 0, &cRows[0], 0, numRows, b, 4*v.stride, v.k, v.n, v.accumulate)
+	}
+}
+
+// report tells the race detector what a kernel reads and writes.
+func (v *view) report() {
+	if !race.Enabled || v.n == 0 {
+		return
+	}
+	for i := range v.m {
+		c := v.cRow(i)
+		a := v.aRow(i)
+		if v.accumulate && v.rows != nil && v.rows[i] < 0 {
+			continue
+		}
+		if v.accumulate {
+			race.ReadRange(unsafe.Pointer(unsafe.SliceData(c)), 4*len(c))
+		}
+		race.WriteRange(unsafe.Pointer(unsafe.SliceData(c)), 4*len(c))
+		race.ReadRange(unsafe.Pointer(unsafe.SliceData(a)), 4*len(a))
+	}
+	for col := 0; col < v.n; col += PanelWidth {
+		b := v.panel(col)
+		race.ReadRange(unsafe.Pointer(unsafe.SliceData(b)), 4*len(b))
 	}
 }

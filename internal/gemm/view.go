@@ -1,11 +1,5 @@
 package gemm
 
-import (
-	"unsafe"
-
-	"github.com/weftgo/weft/internal/race"
-)
-
 // A view is what one kernel call sees: m rows of A from column k0 on, k of them, against consecutive panels that lie stride
 // values apart.
 type view struct {
@@ -40,29 +34,6 @@ func (v *view) cRow(i int) []float32 { return v.c[i*v.ldc : i*v.ldc+v.n : i*v.ld
 func (v *view) panel(col int) []float32 {
 	lo := col / PanelWidth * v.stride
 	return v.panels[lo : lo+v.k*PanelWidth]
-}
-
-// report tells the race detector what a kernel reads and writes.
-func (v *view) report() {
-	if !race.Enabled || v.n == 0 {
-		return
-	}
-	for i := range v.m {
-		c := v.cRow(i)
-		a := v.aRow(i)
-		if a == nil && v.rows != nil && v.rows[i] < 0 && v.accumulate {
-			continue
-		}
-		if v.accumulate {
-			race.ReadRange(unsafe.Pointer(unsafe.SliceData(c)), 4*len(c))
-		}
-		race.WriteRange(unsafe.Pointer(unsafe.SliceData(c)), 4*len(c))
-		race.ReadRange(unsafe.Pointer(unsafe.SliceData(a)), 4*len(a))
-	}
-	for col := 0; col < v.n; col += PanelWidth {
-		b := v.panel(col)
-		race.ReadRange(unsafe.Pointer(unsafe.SliceData(b)), 4*len(b))
-	}
 }
 
 // multiplyGo is the portable kernel: each product is rounded before it is added.

@@ -13,6 +13,9 @@ const (
 // halfLanes is what the assembly of 16-bit formats takes at once; the twin does the rest, with the same bits.
 const halfLanes = 8
 
+// sumLanes is the same for sums of 16-bit formats.
+const sumLanes = 16
+
 func (h half) widen(v uint16) float32 {
 	if h == bf16 {
 		return math.Float32frombits(uint32(v) << 16)

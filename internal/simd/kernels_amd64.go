@@ -81,9 +81,6 @@ func widenBF16AVX2(dst *float32, src *uint16, n int)
 func narrowBF16AVX2(dst *uint16, src *float32, n int)
 
 //go:noescape
-func sumRanksBF16AVX2(dst *uint16, srcs *[]uint16, numSrcs int, n int)
-
-//go:noescape
 func widenF16AVX2(dst *float32, src *uint16, n int)
 
 //go:noescape
@@ -91,3 +88,6 @@ func narrowF16AVX2(dst *uint16, src *float32, n int)
 
 //go:noescape
 func sumRanksF16AVX2(dst *uint16, srcs *[]uint16, numSrcs int, n int)
+
+//go:noescape
+func sumRanksBF16AVX2(dst *uint16, srcs *[]uint16, numSrcs int, n int)

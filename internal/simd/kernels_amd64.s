@@ -2418,134 +2418,6 @@ DATA const00000040<>+56(SB)/4, $0x00000040
 DATA const00000040<>+60(SB)/4, $0x00000040
 GLOBL const00000040<>(SB), RODATA|NOPTR, $64
 
-// func sumRanksBF16AVX2(dst *uint16, srcs *[]uint16, numSrcs int, n int)
-// Requires: AVX, AVX2
-TEXT ·sumRanksBF16AVX2(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), DI
-	MOVQ n+24(FP), DX
-	XORQ CX, CX
-	MOVQ DX, R11
-	SUBQ $0x00000020, R11
-	JMP  sumRanksBF16AVX2_sum4_check
-
-sumRanksBF16AVX2_sum4:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   srcs+8(FP), SI
-	MOVQ   numSrcs+16(FP), R8
-	JMP    sumRanksBF16AVX2_sum4_rankcheck
-
-sumRanksBF16AVX2_sum4_rank:
-	MOVQ      (SI), AX
-	VPMOVZXWD (AX)(CX*2), Y4
-	VPSLLD    $0x10, Y4, Y4
-	VADDPS    Y4, Y0, Y0
-	VPMOVZXWD 16(AX)(CX*2), Y5
-	VPSLLD    $0x10, Y5, Y5
-	VADDPS    Y5, Y1, Y1
-	VPMOVZXWD 32(AX)(CX*2), Y6
-	VPSLLD    $0x10, Y6, Y6
-	VADDPS    Y6, Y2, Y2
-	VPMOVZXWD 48(AX)(CX*2), Y7
-	VPSLLD    $0x10, Y7, Y7
-	VADDPS    Y7, Y3, Y3
-	ADDQ      $0x18, SI
-	DECQ      R8
-
-sumRanksBF16AVX2_sum4_rankcheck:
-	CMPQ         R8, $0x00
-	JG           sumRanksBF16AVX2_sum4_rank
-	VPSRLD       $0x10, Y0, Y8
-	VPAND        const00000001<>+0(SB), Y8, Y9
-	VPADDD       const00007fff<>+0(SB), Y9, Y9
-	VPADDD       Y0, Y9, Y9
-	VPSRLD       $0x10, Y9, Y9
-	VPOR         const00000040<>+0(SB), Y8, Y8
-	VCMPPS       $0x03, Y0, Y0, Y0
-	VBLENDVPS    Y0, Y8, Y9, Y8
-	VEXTRACTI128 $0x01, Y8, X9
-	VPACKUSDW    X9, X8, X8
-	VMOVUPS      X8, (DI)(CX*2)
-	VPSRLD       $0x10, Y1, Y8
-	VPAND        const00000001<>+0(SB), Y8, Y9
-	VPADDD       const00007fff<>+0(SB), Y9, Y9
-	VPADDD       Y1, Y9, Y9
-	VPSRLD       $0x10, Y9, Y9
-	VPOR         const00000040<>+0(SB), Y8, Y8
-	VCMPPS       $0x03, Y1, Y1, Y1
-	VBLENDVPS    Y1, Y8, Y9, Y8
-	VEXTRACTI128 $0x01, Y8, X9
-	VPACKUSDW    X9, X8, X8
-	VMOVUPS      X8, 16(DI)(CX*2)
-	VPSRLD       $0x10, Y2, Y8
-	VPAND        const00000001<>+0(SB), Y8, Y9
-	VPADDD       const00007fff<>+0(SB), Y9, Y9
-	VPADDD       Y2, Y9, Y9
-	VPSRLD       $0x10, Y9, Y9
-	VPOR         const00000040<>+0(SB), Y8, Y8
-	VCMPPS       $0x03, Y2, Y2, Y2
-	VBLENDVPS    Y2, Y8, Y9, Y8
-	VEXTRACTI128 $0x01, Y8, X9
-	VPACKUSDW    X9, X8, X8
-	VMOVUPS      X8, 32(DI)(CX*2)
-	VPSRLD       $0x10, Y3, Y8
-	VPAND        const00000001<>+0(SB), Y8, Y9
-	VPADDD       const00007fff<>+0(SB), Y9, Y9
-	VPADDD       Y3, Y9, Y9
-	VPSRLD       $0x10, Y9, Y9
-	VPOR         const00000040<>+0(SB), Y8, Y8
-	VCMPPS       $0x03, Y3, Y3, Y3
-	VBLENDVPS    Y3, Y8, Y9, Y8
-	VEXTRACTI128 $0x01, Y8, X9
-	VPACKUSDW    X9, X8, X8
-	VMOVUPS      X8, 48(DI)(CX*2)
-	ADDQ         $0x00000020, CX
-
-sumRanksBF16AVX2_sum4_check:
-	CMPQ CX, R11
-	JLE  sumRanksBF16AVX2_sum4
-	MOVQ DX, R11
-	SUBQ $0x00000008, R11
-	JMP  sumRanksBF16AVX2_sum1_check
-
-sumRanksBF16AVX2_sum1:
-	VXORPS Y0, Y0, Y0
-	MOVQ   srcs+8(FP), SI
-	MOVQ   numSrcs+16(FP), R8
-	JMP    sumRanksBF16AVX2_sum1_rankcheck
-
-sumRanksBF16AVX2_sum1_rank:
-	MOVQ      (SI), AX
-	VPMOVZXWD (AX)(CX*2), Y4
-	VPSLLD    $0x10, Y4, Y4
-	VADDPS    Y4, Y0, Y0
-	ADDQ      $0x18, SI
-	DECQ      R8
-
-sumRanksBF16AVX2_sum1_rankcheck:
-	CMPQ         R8, $0x00
-	JG           sumRanksBF16AVX2_sum1_rank
-	VPSRLD       $0x10, Y0, Y8
-	VPAND        const00000001<>+0(SB), Y8, Y9
-	VPADDD       const00007fff<>+0(SB), Y9, Y9
-	VPADDD       Y0, Y9, Y9
-	VPSRLD       $0x10, Y9, Y9
-	VPOR         const00000040<>+0(SB), Y8, Y8
-	VCMPPS       $0x03, Y0, Y0, Y0
-	VBLENDVPS    Y0, Y8, Y9, Y8
-	VEXTRACTI128 $0x01, Y8, X9
-	VPACKUSDW    X9, X8, X8
-	VMOVUPS      X8, (DI)(CX*2)
-	ADDQ         $0x00000008, CX
-
-sumRanksBF16AVX2_sum1_check:
-	CMPQ CX, R11
-	JLE  sumRanksBF16AVX2_sum1
-	VZEROUPPER
-	RET
-
 // func widenF16AVX2(dst *float32, src *uint16, n int)
 // Requires: AVX, F16C
 TEXT ·widenF16AVX2(SB), NOSPLIT, $0-24
@@ -2680,3 +2552,218 @@ sumRanksF16AVX2_sum1_check:
 	JLE  sumRanksF16AVX2_sum1
 	VZEROUPPER
 	RET
+
+// func sumRanksBF16AVX2(dst *uint16, srcs *[]uint16, numSrcs int, n int)
+// Requires: AVX, AVX2
+TEXT ·sumRanksBF16AVX2(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), DI
+	MOVQ    n+24(FP), DX
+	XORQ    CX, CX
+	VMOVUPS constffff0000<>+0(SB), Y15
+	MOVQ    DX, R11
+	SUBQ    $0x00000040, R11
+	JMP     sumRanksBF16AVX2_sum4_check
+
+sumRanksBF16AVX2_sum4:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   srcs+8(FP), SI
+	MOVQ   numSrcs+16(FP), R8
+	JMP    sumRanksBF16AVX2_sum4_rankcheck
+
+sumRanksBF16AVX2_sum4_rank:
+	MOVQ    (SI), AX
+	VMOVUPS (AX)(CX*2), Y12
+	VPSLLD  $0x10, Y12, Y13
+	VADDPS  Y13, Y0, Y0
+	VPAND   Y15, Y12, Y12
+	VADDPS  Y12, Y1, Y1
+	VMOVUPS 32(AX)(CX*2), Y12
+	VPSLLD  $0x10, Y12, Y13
+	VADDPS  Y13, Y2, Y2
+	VPAND   Y15, Y12, Y12
+	VADDPS  Y12, Y3, Y3
+	VMOVUPS 64(AX)(CX*2), Y12
+	VPSLLD  $0x10, Y12, Y13
+	VADDPS  Y13, Y4, Y4
+	VPAND   Y15, Y12, Y12
+	VADDPS  Y12, Y5, Y5
+	VMOVUPS 96(AX)(CX*2), Y12
+	VPSLLD  $0x10, Y12, Y13
+	VADDPS  Y13, Y6, Y6
+	VPAND   Y15, Y12, Y12
+	VADDPS  Y12, Y7, Y7
+	ADDQ    $0x18, SI
+	DECQ    R8
+
+sumRanksBF16AVX2_sum4_rankcheck:
+	CMPQ      R8, $0x00
+	JG        sumRanksBF16AVX2_sum4_rank
+	VPSRLD    $0x10, Y0, Y13
+	VPAND     const00000001<>+0(SB), Y13, Y13
+	VPADDD    const00007fff<>+0(SB), Y13, Y13
+	VPADDD    Y0, Y13, Y13
+	VPOR      const00400000<>+0(SB), Y0, Y14
+	VCMPPS    $0x03, Y0, Y0, Y0
+	VBLENDVPS Y0, Y14, Y13, Y0
+	VPSRLD    $0x10, Y1, Y13
+	VPAND     const00000001<>+0(SB), Y13, Y13
+	VPADDD    const00007fff<>+0(SB), Y13, Y13
+	VPADDD    Y1, Y13, Y13
+	VPOR      const00400000<>+0(SB), Y1, Y14
+	VCMPPS    $0x03, Y1, Y1, Y1
+	VBLENDVPS Y1, Y14, Y13, Y1
+	VPSRLD    $0x10, Y0, Y0
+	VPAND     Y15, Y1, Y1
+	VPOR      Y1, Y0, Y0
+	VMOVUPS   Y0, (DI)(CX*2)
+	VPSRLD    $0x10, Y2, Y13
+	VPAND     const00000001<>+0(SB), Y13, Y13
+	VPADDD    const00007fff<>+0(SB), Y13, Y13
+	VPADDD    Y2, Y13, Y13
+	VPOR      const00400000<>+0(SB), Y2, Y14
+	VCMPPS    $0x03, Y2, Y2, Y2
+	VBLENDVPS Y2, Y14, Y13, Y2
+	VPSRLD    $0x10, Y3, Y13
+	VPAND     const00000001<>+0(SB), Y13, Y13
+	VPADDD    const00007fff<>+0(SB), Y13, Y13
+	VPADDD    Y3, Y13, Y13
+	VPOR      const00400000<>+0(SB), Y3, Y14
+	VCMPPS    $0x03, Y3, Y3, Y3
+	VBLENDVPS Y3, Y14, Y13, Y3
+	VPSRLD    $0x10, Y2, Y2
+	VPAND     Y15, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VMOVUPS   Y2, 32(DI)(CX*2)
+	VPSRLD    $0x10, Y4, Y13
+	VPAND     const00000001<>+0(SB), Y13, Y13
+	VPADDD    const00007fff<>+0(SB), Y13, Y13
+	VPADDD    Y4, Y13, Y13
+	VPOR      const00400000<>+0(SB), Y4, Y14
+	VCMPPS    $0x03, Y4, Y4, Y4
+	VBLENDVPS Y4, Y14, Y13, Y4
+	VPSRLD    $0x10, Y5, Y13
+	VPAND     const00000001<>+0(SB), Y13, Y13
+	VPADDD    const00007fff<>+0(SB), Y13, Y13
+	VPADDD    Y5, Y13, Y13
+	VPOR      const00400000<>+0(SB), Y5, Y14
+	VCMPPS    $0x03, Y5, Y5, Y5
+	VBLENDVPS Y5, Y14, Y13, Y5
+	VPSRLD    $0x10, Y4, Y4
+	VPAND     Y15, Y5, Y5
+	VPOR      Y5, Y4, Y4
+	VMOVUPS   Y4, 64(DI)(CX*2)
+	VPSRLD    $0x10, Y6, Y13
+	VPAND     const00000001<>+0(SB), Y13, Y13
+	VPADDD    const00007fff<>+0(SB), Y13, Y13
+	VPADDD    Y6, Y13, Y13
+	VPOR      const00400000<>+0(SB), Y6, Y14
+	VCMPPS    $0x03, Y6, Y6, Y6
+	VBLENDVPS Y6, Y14, Y13, Y6
+	VPSRLD    $0x10, Y7, Y13
+	VPAND     const00000001<>+0(SB), Y13, Y13
+	VPADDD    const00007fff<>+0(SB), Y13, Y13
+	VPADDD    Y7, Y13, Y13
+	VPOR      const00400000<>+0(SB), Y7, Y14
+	VCMPPS    $0x03, Y7, Y7, Y7
+	VBLENDVPS Y7, Y14, Y13, Y7
+	VPSRLD    $0x10, Y6, Y6
+	VPAND     Y15, Y7, Y7
+	VPOR      Y7, Y6, Y6
+	VMOVUPS   Y6, 96(DI)(CX*2)
+	ADDQ      $0x00000040, CX
+
+sumRanksBF16AVX2_sum4_check:
+	CMPQ CX, R11
+	JLE  sumRanksBF16AVX2_sum4
+	MOVQ DX, R11
+	SUBQ $0x00000010, R11
+	JMP  sumRanksBF16AVX2_sum1_check
+
+sumRanksBF16AVX2_sum1:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   srcs+8(FP), SI
+	MOVQ   numSrcs+16(FP), R8
+	JMP    sumRanksBF16AVX2_sum1_rankcheck
+
+sumRanksBF16AVX2_sum1_rank:
+	MOVQ    (SI), AX
+	VMOVUPS (AX)(CX*2), Y12
+	VPSLLD  $0x10, Y12, Y13
+	VADDPS  Y13, Y0, Y0
+	VPAND   Y15, Y12, Y12
+	VADDPS  Y12, Y1, Y1
+	ADDQ    $0x18, SI
+	DECQ    R8
+
+sumRanksBF16AVX2_sum1_rankcheck:
+	CMPQ      R8, $0x00
+	JG        sumRanksBF16AVX2_sum1_rank
+	VPSRLD    $0x10, Y0, Y13
+	VPAND     const00000001<>+0(SB), Y13, Y13
+	VPADDD    const00007fff<>+0(SB), Y13, Y13
+	VPADDD    Y0, Y13, Y13
+	VPOR      const00400000<>+0(SB), Y0, Y14
+	VCMPPS    $0x03, Y0, Y0, Y0
+	VBLENDVPS Y0, Y14, Y13, Y0
+	VPSRLD    $0x10, Y1, Y13
+	VPAND     const00000001<>+0(SB), Y13, Y13
+	VPADDD    const00007fff<>+0(SB), Y13, Y13
+	VPADDD    Y1, Y13, Y13
+	VPOR      const00400000<>+0(SB), Y1, Y14
+	VCMPPS    $0x03, Y1, Y1, Y1
+	VBLENDVPS Y1, Y14, Y13, Y1
+	VPSRLD    $0x10, Y0, Y0
+	VPAND     Y15, Y1, Y1
+	VPOR      Y1, Y0, Y0
+	VMOVUPS   Y0, (DI)(CX*2)
+	ADDQ      $0x00000010, CX
+
+sumRanksBF16AVX2_sum1_check:
+	CMPQ CX, R11
+	JLE  sumRanksBF16AVX2_sum1
+	VZEROUPPER
+	RET
+
+DATA constffff0000<>+0(SB)/4, $0xffff0000
+DATA constffff0000<>+4(SB)/4, $0xffff0000
+DATA constffff0000<>+8(SB)/4, $0xffff0000
+DATA constffff0000<>+12(SB)/4, $0xffff0000
+DATA constffff0000<>+16(SB)/4, $0xffff0000
+DATA constffff0000<>+20(SB)/4, $0xffff0000
+DATA constffff0000<>+24(SB)/4, $0xffff0000
+DATA constffff0000<>+28(SB)/4, $0xffff0000
+DATA constffff0000<>+32(SB)/4, $0xffff0000
+DATA constffff0000<>+36(SB)/4, $0xffff0000
+DATA constffff0000<>+40(SB)/4, $0xffff0000
+DATA constffff0000<>+44(SB)/4, $0xffff0000
+DATA constffff0000<>+48(SB)/4, $0xffff0000
+DATA constffff0000<>+52(SB)/4, $0xffff0000
+DATA constffff0000<>+56(SB)/4, $0xffff0000
+DATA constffff0000<>+60(SB)/4, $0xffff0000
+GLOBL constffff0000<>(SB), RODATA|NOPTR, $64
+
+DATA const00400000<>+0(SB)/4, $0x00400000
+DATA const00400000<>+4(SB)/4, $0x00400000
+DATA const00400000<>+8(SB)/4, $0x00400000
+DATA const00400000<>+12(SB)/4, $0x00400000
+DATA const00400000<>+16(SB)/4, $0x00400000
+DATA const00400000<>+20(SB)/4, $0x00400000
+DATA const00400000<>+24(SB)/4, $0x00400000
+DATA const00400000<>+28(SB)/4, $0x00400000
+DATA const00400000<>+32(SB)/4, $0x00400000
+DATA const00400000<>+36(SB)/4, $0x00400000
+DATA const00400000<>+40(SB)/4, $0x00400000
+DATA const00400000<>+44(SB)/4, $0x00400000
+DATA const00400000<>+48(SB)/4, $0x00400000
+DATA const00400000<>+52(SB)/4, $0x00400000
+DATA const00400000<>+56(SB)/4, $0x00400000
+DATA const00400000<>+60(SB)/4, $0x00400000
+GLOBL const00400000<>(SB), RODATA|NOPTR, $64

@@ -35,7 +35,7 @@ func sumHalves(dst []uint16, srcs [][]uint16, h half) {
 	if current != Go {
 		reading(srcs...)
 		writing(dst)
-		done = len(dst) / halfLanes * halfLanes
+		done = len(dst) / sumLanes * sumLanes
 		sumHalvesVec(dst[:done], srcs, h)
 	}
 	for i := done; i < len(dst); i++ {

@@ -163,8 +163,8 @@ func result() Mem {
 // sumRanks adds the ranks' arrays in rank order, from +0. srcs points at slice headers; index and n count values.
 func (s vecISA) sumRanks() {
 	s.begin("sumRanks", "func(dst *float32, srcs *[]float32, numSrcs int, n int)", "dst")
-	s.rankLoop(4, 8, func(v int, src Mem, acc VecPhysical) { VADDPS(src, acc, acc) },
-		func(v int, acc VecPhysical) { VMOVUPS(acc, s.at(0, v)) })
+	s.rankLoop(4, s.lanes, 8, 1, func(v int, src Mem) { VADDPS(src, s.regs[v], s.regs[v]) },
+		func(v int) { VMOVUPS(s.regs[v], s.at(0, v)) })
 	CMPQ(regI, regN)
 	JGE(LabelRef(label("end")))
 	s.tailMasks()
@@ -187,21 +187,22 @@ func (s vecISA) sumRanks() {
 	end()
 }
 
-// rankLoop sums whole vectors of all ranks: groups of numVecs, then single ones. size is the bytes of a value.
-func (s vecISA) rankLoop(size uint8, numVecs int, add func(v int, src Mem, acc VecPhysical), store func(v int, acc VecPhysical)) {
-	for _, n := range []int{numVecs, 1} {
+// rankLoop sums units of all ranks: groups of numUnits, then single ones. A unit has lanes values of size bytes each and
+// numSums registers of sums.
+func (s vecISA) rankLoop(size uint8, lanes, numUnits, numSums int, add func(u int, src Mem), store func(u int)) {
+	for _, n := range []int{numUnits, 1} {
 		id := fmt.Sprintf("sum%d", n)
-		s.whole(id, n, func() {
-			for v := range n {
-				s.clear(s.regs[v])
+		s.loop(id, n*lanes, func() {
+			for r := range n * numSums {
+				s.clear(s.regs[r])
 			}
 			s.eachRank(id, func() {
-				for v := range n {
-					add(v, Mem{Base: RAX, Index: regI, Scale: size, Disp: int(size) * s.lanes * v}, s.regs[v])
+				for u := range n {
+					add(u, Mem{Base: RAX, Index: regI, Scale: size, Disp: int(size) * lanes * u})
 				}
 			})
-			for v := range n {
-				store(v, s.regs[v])
+			for u := range n {
+				store(u)
 			}
 		})
 	}

@@ -29,15 +29,10 @@ var (
 )
 
 func generateGemm() {
-	var ymm, zmm []VecPhysical
-	for _, r := range []VecPhysical{Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, Y12, Y13, Y14, Y15} {
-		ymm = append(ymm, r)
-	}
-	for _, r := range []VecPhysical{
+	ymm := []VecPhysical{Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, Y12, Y13, Y14, Y15}
+	zmm := []VecPhysical{
 		Z0, Z1, Z2, Z3, Z4, Z5, Z6, Z7, Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15,
 		Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23, Z24, Z25, Z26, Z27, Z28, Z29, Z30, Z31,
-	} {
-		zmm = append(zmm, r)
 	}
 	mask := GLOBL("columnMask", NOPTR|RODATA)
 	for i := range 32 {

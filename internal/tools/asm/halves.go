@@ -124,11 +124,46 @@ func emitHalves() {
 			h.narrow(s.regs[0], at16(0, 0), t, u)
 		})
 		end()
-		s.begin("sumRanks"+h.name, "func(dst *uint16, srcs *[]uint16, numSrcs int, n int)", "dst")
-		s.rankLoop(2, 4, func(v int, src Mem, acc VecPhysical) {
-			h.widen(src, s.regs[4+v])
-			VADDPS(s.regs[4+v], acc, acc)
-		}, func(v int, acc VecPhysical) { h.narrow(acc, at16(0, v), t, u) })
-		end()
 	}
+	s.begin("sumRanksF16", "func(dst *uint16, srcs *[]uint16, numSrcs int, n int)", "dst")
+	s.rankLoop(2, 8, 4, 1, func(v int, src Mem) {
+		VCVTPH2PS(src, s.regs[4+v])
+		VADDPS(s.regs[4+v], s.regs[v], s.regs[v])
+	}, func(v int) { VCVTPS2PH(Imm(0), s.regs[v], at16(0, v)) })
+	end()
+	s.emitSumBF16()
+}
+
+// emitSumBF16 takes sixteen values at once without shuffling them: the even ones are the low halves of 32-bit lanes, the
+// odd ones the high halves, and both become float32 by clearing the other half. Each kind has its own sums.
+func (s vecISA) emitSumBF16() {
+	high, x, t, u := s.regs[15], s.regs[12], s.regs[13], s.regs[14]
+	s.begin("sumRanksBF16", "func(dst *uint16, srcs *[]uint16, numSrcs int, n int)", "dst")
+	VMOVUPS(constant(0xffff0000), high)
+	round := func(sum VecPhysical) {
+		VPSRLD(Imm(16), sum, t)
+		VPAND(constant(1), t, t)
+		VPADDD(constant(0x7fff), t, t)
+		VPADDD(sum, t, t)
+		VPOR(constant(0x400000), sum, u)
+		VCMPPS(Imm(cmpUnordered), sum, sum, sum)
+		VBLENDVPS(sum, u, t, sum)
+	}
+	s.rankLoop(2, 16, 4, 2, func(v int, src Mem) {
+		even, odd := s.regs[2*v], s.regs[2*v+1]
+		VMOVUPS(src, x)
+		VPSLLD(Imm(16), x, t)
+		VADDPS(t, even, even)
+		VPAND(high, x, x)
+		VADDPS(x, odd, odd)
+	}, func(v int) {
+		even, odd := s.regs[2*v], s.regs[2*v+1]
+		round(even)
+		round(odd)
+		VPSRLD(Imm(16), even, even)
+		VPAND(high, odd, odd)
+		VPOR(odd, even, even)
+		VMOVUPS(even, Mem{Base: ptrRegs[0], Index: regI, Scale: 2, Disp: 32 * v})
+	})
+	end()
 }

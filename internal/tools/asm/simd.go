@@ -147,14 +147,16 @@ func (s vecISA) keepTail(r VecPhysical, v int) {
 }
 
 // whole runs body for each group of numVecs whole vectors.
-func (s vecISA) whole(id string, numVecs int, body func()) {
-	step := uint32(numVecs * s.lanes)
+func (s vecISA) whole(id string, numVecs int, body func()) { s.loop(id, numVecs*s.lanes, body) }
+
+// loop runs body for each group of step values.
+func (s vecISA) loop(id string, step int, body func()) {
 	MOVQ(regN, R11)
-	SUBQ(U32(step), R11) // last index at which a whole group fits
+	SUBQ(U32(uint32(step)), R11) // last index at which a whole group fits
 	JMP(LabelRef(label(id + "_check")))
 	Label(label(id))
 	body()
-	ADDQ(U32(step), regI)
+	ADDQ(U32(uint32(step)), regI)
 	Label(label(id + "_check"))
 	CMPQ(regI, R11)
 	JLE(LabelRef(label(id)))
