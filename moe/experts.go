@@ -32,7 +32,7 @@ type experts struct {
 
 // Sizes of the work.
 const (
-	tileBytes = 256 << 10 // of expert outputs that one tile is meant to have
+	tileBytes = 512 << 10 // of expert outputs that one tile is meant to have
 	minTile   = 16        // rows
 	minOps    = 1 << 19   // multiply-adds that are worth another goroutine
 )
@@ -63,6 +63,8 @@ func (e *experts) run(y, x []float32, numRows int, i index, shared *ffn, expertR
 	e.y, e.x, e.index, e.numRows, e.shared, e.expertRows = y, x, i, numRows, shared, expertRows
 	perRow := max(float64(i.numTrue())/float64(numRows), 1)
 	e.tileRows = max(int(float64(tileBytes/4/e.hidden)/perRow), minTile)
+	numTiles := (numRows + e.tileRows - 1) / e.tileRows
+	e.tileRows = (numRows + numTiles - 1) / numTiles // of equal height
 	par.For((numRows+e.tileRows-1)/e.tileRows, 1, e.fn)
 	e.y, e.x, e.index, e.shared = nil, nil, index{}, nil
 }

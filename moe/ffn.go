@@ -9,7 +9,7 @@ import (
 
 // An ffn is the packed weights of one gated feed-forward block, or of a slice of its width: down(silu(gate x) * up x).
 // Gate and up are one matrix, so that one product gives both and narrow slices waste little of the panels. Its rows are
-// padded to whole panels: the product's columns past 2 x width are zeros that nobody reads.
+// padded to whole vectors: the product's columns past 2 x width are zeros.
 type ffn struct {
 	gateUp *gemm.Packed // [stride, hidden]: gate, up, zeros
 	down   *gemm.Packed // [hidden, width]
@@ -40,13 +40,15 @@ func packFFN(w Expert, width, hidden int) (f ffn, err error) {
 	}, nil
 }
 
-// hiddenStride returns the values of scratch that one row of a block of that width takes.
+// vector is the width of whole stores: the product's rows are a multiple of it.
+const vector = 8
+
+// hiddenStride returns the columns of the product of gate and up.
 func hiddenStride(width int) int {
-	return (2*width + gemm.PanelWidth - 1) / gemm.PanelWidth * gemm.PanelWidth
+	return (2*width + vector - 1) / vector * vector
 }
 
-// rows computes y [len(rows), hidden] from the rows of x [.., hidden] that rows lists. h holds len(rows) x stride values of
-// scratch.
+// rows computes y [len(rows), hidden] from the rows of x [.., hidden] that rows lists. h holds len(rows) x stride values.
 func (f *ffn) rows(y, x []float32, rows []int32, h []float32) {
 	f.gateUp.MulRows(h, f.stride, x, f.gateUp.K(), rows, false)
 	f.finish(y, h, len(rows))
