@@ -18,24 +18,6 @@ type unit struct {
 	first, count int32 // rows of the step
 }
 
-// tile is the scratch of one unit.
-type tile struct {
-	scores []float32 // [rows, tileKeys]
-	out    []float32 // [rows, width]
-	most   []float32 // [rows] largest score so far
-	sum    []float32 // [rows] of exp(score - most)
-	shrink []float32 // [rows] what earlier sums and outputs are multiplied by
-}
-
-func (m *Model) newTile() *tile {
-	rows := 0
-	for _, g := range m.groups {
-		rows = max(rows, tilePositions(g.heads)*g.heads)
-	}
-	return &tile{scores: make([]float32, rows*tileKeys), out: make([]float32, rows*m.geo.width),
-		most: make([]float32, rows), sum: make([]float32, rows), shrink: make([]float32, rows)}
-}
-
 // tilePositions is the number of positions in a unit for a group of that many heads.
 func tilePositions(heads int) int { return max(1, tileRows/heads) }
 
@@ -62,14 +44,14 @@ func (m *Model) cutUnits() {
 
 // attendUnits computes units [lo, hi) of the step for the current layer: queries and cache in, m.attn out.
 func (m *Model) attendUnits(lo, hi int) {
-	t := m.getTile()
+	t := m.getWorker()
 	for i := lo; i < hi; i++ {
 		m.attendUnit(t, &m.step.units[i])
 	}
-	m.putTile(t)
+	m.putWorker(t)
 }
 
-func (m *Model) attendUnit(t *tile, u *unit) {
+func (m *Model) attendUnit(t *worker, u *unit) {
 	st, geo, c := &m.step, &m.geo, &m.layer.cache
 	grp := &m.groups[u.group]
 	blocks := st.batch.Seqs[u.seq].Blocks
@@ -112,7 +94,7 @@ func (m *Model) attendUnit(t *tile, u *unit) {
 
 // softmax turns the scores of rows [lo, hi) into exp(score - largest so far), rescales what the rows gathered before, and puts
 // zeros where a key lies after the row. offset is the position of row 0 less that of key 0 of the tile.
-func (t *tile) softmax(lo, hi, width, offset, keys, heads int, first bool) {
+func (t *worker) softmax(lo, hi, width, offset, keys, heads int, first bool) {
 	for r := lo; r < hi; r++ {
 		seen := min(keys, offset+r/heads+1)
 		most := simd.Max(t.scores[r*tileKeys : r*tileKeys+seen])
@@ -138,21 +120,5 @@ func (t *tile) softmax(lo, hi, width, offset, keys, heads int, first bool) {
 			sum += t.sum[r]
 		}
 		t.sum[r] = sum
-	}
-}
-
-func (m *Model) getTile() *tile {
-	select {
-	case t := <-m.tiles:
-		return t
-	default:
-		return m.newTile()
-	}
-}
-
-func (m *Model) putTile(t *tile) {
-	select {
-	case m.tiles <- t:
-	default:
 	}
 }

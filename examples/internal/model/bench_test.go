@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"syscall"
@@ -19,7 +20,7 @@ import (
 const (
 	benchPrompts = 8
 	benchTokens  = 704 // of each prompt
-	benchStep    = 2048
+	benchStep    = 1024
 )
 
 // pass runs a plan on a world over and over, when asked.
@@ -46,6 +47,7 @@ func newPass(t testing.TB, f *checkpoint.Folder, l layout, prompts []*golden, cf
 				return err
 			}
 			x.done.Done()
+			pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels("layout", l.name))) // for go tool pprof -tagfocus
 			steps := p.steps[m.replica]
 			for range x.start[c.Rank()] {
 				for i := range steps {
@@ -119,7 +121,7 @@ func median(x []float64) float64 {
 }
 
 // BenchmarkForward runs eight prompts of 704 tokens on one rank and on eight, turn by turn, and reports for each layout: the
-// time on the clock relative to one rank (x-tp1), the same of core time (cpu-x-tp1), and the rate of one rank as a share of
+// best time on the clock relative to one rank's (x-tp1), the median ratio of core times (cpu-x-tp1), and the rate of one rank as a share of
 // the matrix kernel's, per core second (kernel-share).
 func BenchmarkForward(b *testing.B) {
 	f, err := judgeFolder()
@@ -137,15 +139,15 @@ func BenchmarkForward(b *testing.B) {
 			eight := newPass(b, f, l, prompts, Config{MaxBatchedTokens: benchStep})
 			base.run()
 			eight.run()
-			var wall, cpu, share []float64
+			var one, all, cpu, share []float64
 			for b.Loop() {
 				w1, c1 := base.run()
 				w8, c8 := eight.run()
-				wall = append(wall, w8.Seconds()/w1.Seconds())
+				one, all = append(one, w1.Seconds()), append(all, w8.Seconds())
 				cpu = append(cpu, c8.Seconds()/c1.Seconds())
 				share = append(share, work/c1.Seconds()/rate)
 			}
-			b.ReportMetric(median(wall), "x-tp1")
+			b.ReportMetric(slices.Min(all)/slices.Min(one), "x-tp1")
 			b.ReportMetric(median(cpu), "cpu-x-tp1")
 			b.ReportMetric(median(share), "kernel-share")
 			b.ReportMetric(rate/1e9, "kernel-gflops")

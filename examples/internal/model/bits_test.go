@@ -92,19 +92,19 @@ func (m *Model) poison() {
 	}
 	b := &m.mem
 	b.rows, b.part, b.gather, b.logits = make([]float32, 4096), make([]float32, 4096), make([]float32, 4096), make([]float32, 4096)
-	for _, x := range [][]float32{b.x, b.h, b.y, b.own, b.qkv, b.gateUp, b.act, b.rows, b.part, b.gather, b.logits, m.q, m.attn} {
+	for _, x := range [][]float32{b.x, b.h, b.y, b.own, b.gateUp, b.act, b.rows, b.part, b.gather, b.logits, m.q, m.attn} {
 		fill(x)
 	}
 	for _, y := range m.layers {
 		fill(y.cache.keys)
 		fill(y.cache.values)
 	}
-	for range cap(m.tiles) {
-		t := m.newTile()
-		for _, x := range [][]float32{t.scores, t.out, t.most, t.sum, t.shrink} {
+	for range cap(m.workers) {
+		t := m.newWorker()
+		for _, x := range [][]float32{t.h, t.qkv, t.scores, t.out, t.most, t.sum, t.shrink} {
 			fill(x)
 		}
-		m.putTile(t)
+		m.putWorker(t)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // The three second halves of a layer. Each begins with this rank's part of the attention output in m.mem.y and ends with
-// the residual stream m.x complete on every rank of the replica.
+// the residual stream on every rank of the replica: m.x, to which m.pending is still to be added.
 
 // denseBlock is a dense MLP, sliced over the replica: two all_reduces.
 func (m *Model) denseBlock(s comm.Stream, y *layer) error {
@@ -26,7 +26,7 @@ func (m *Model) denseBlock(s comm.Stream, y *layer) error {
 	if err := m.sumOverReplica(s, out); err != nil {
 		return err
 	}
-	m.passRows(n, rowWork{y: out})
+	m.pending = out
 	return nil
 }
 
@@ -45,7 +45,7 @@ func (m *Model) moeBlock(s comm.Stream, y *layer) error {
 	if err := y.moe.Forward(s, comm.Of(out, h), comm.Of(in, h)); err != nil {
 		return err
 	}
-	m.passRows(n, rowWork{y: out})
+	m.pending = out
 	return nil
 }
 

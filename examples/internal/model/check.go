@@ -104,7 +104,7 @@ func (c Config) Memory(m *checkpoint.Config, rank int) Memory {
 		m.NumHiddenLayers*(packedFloats(qkv, h)+packedFloats(h, heads.len()*d)) +
 		numDense*(packedFloats(2*dense, h)+packedFloats(h, dense))
 	keys, values := geo.floats()
-	scratch := c.MaxBatchedTokens * (3*h + qkv + 2*heads.len()*d)
+	scratch := c.MaxBatchedTokens * (3*h + 2*heads.len()*d)
 	if numDense > 0 {
 		scratch += c.MaxBatchedTokens * 3 * dense
 	}

@@ -42,7 +42,7 @@ func TestCheckRefusesWithTheNumbers(t *testing.T) {
 		{"negative", f.Config, 1, Config{NumBlocks: -1}, "NumBlocks -1"},
 		{"invariant", f.Config, 2, Config{Parallel: moe.Parallel{DP: 2, EP: true}, Backend: "agrs", RankInvariant: true}, "RankInvariant with backend agrs"},
 		{"invariant tp", f.Config, 2, Config{Parallel: moe.Parallel{TP: 2}, RankInvariant: true}, "RankInvariant"},
-		{"memory", f.Config, 1, Config{NumBlocks: 1 << 16, BlockSize: 16, MaxBytes: 1 << 29}, "65536 blocks of keys and values 768, scratch 7) > MaxBytes 512 MiB"},
+		{"memory", f.Config, 1, Config{NumBlocks: 1 << 16, BlockSize: 16, MaxBytes: 1 << 29}, "65536 blocks of keys and values 768, scratch 6) > MaxBytes 512 MiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.cfg.Check(c.model, c.ranks)
@@ -125,7 +125,7 @@ func TestMemoryCountsWhatIsAllocated(t *testing.T) {
 		require.EqualValues(t, weights+experts, need.Weights)
 		b := &m.mem
 		scratch := 0
-		for _, x := range [][]float32{b.x, b.h, b.y, b.own, b.qkv, b.gateUp, b.act, m.q, m.attn} {
+		for _, x := range [][]float32{b.x, b.h, b.y, b.own, b.gateUp, b.act, m.q, m.attn} {
 			scratch += 4 * len(x)
 		}
 		require.EqualValues(t, scratch, need.Scratch)

@@ -20,7 +20,7 @@ func (m *Model) Forward(s comm.Stream, b *batch.Batch) ([]float32, error) {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	n := m.step.numTokens
-	m.x = m.mem.x[:n*m.model.HiddenSize]
+	m.x, m.pending = m.mem.x[:n*m.model.HiddenSize], nil
 	if n > 0 {
 		span := m.lane.Begin(trace.Compute, "embed")
 		par.For(n, rowGrain, m.fn.embed)
@@ -32,7 +32,10 @@ func (m *Model) Forward(s comm.Stream, b *batch.Batch) ([]float32, error) {
 		if err := m.runLayer(s, y); err != nil {
 			return nil, fmt.Errorf("model: layer %d: %w", i, err)
 		}
-		m.look(probeLayer, i, m.x)
+		if m.probe != nil {
+			m.flush()
+			m.probe(probeLayer, i, m.x)
+		}
 	}
 	logits, err := m.logits(s)
 	if err != nil {
@@ -118,10 +121,9 @@ func (m *Model) runLayer(s comm.Stream, y *layer) error {
 // attend computes this rank's part of the attention block's output, m.mem.y [numTokens, hidden].
 func (m *Model) attend(y *layer) {
 	n, h := m.step.numTokens, m.model.HiddenSize
-	m.passRows(n, rowWork{h: m.mem.h, norm: y.inputNorm})
 	span := m.lane.Begin(trace.Compute, "attention")
-	y.qkv.Mul(m.mem.qkv, m.qkvWidth(), m.mem.h, h, n, false)
-	par.For(n, rowGrain, m.fn.split)
+	par.For(n, rowGrain, m.fn.project)
+	m.pending = nil
 	par.For(len(m.step.units), 1, m.fn.attend)
 	q := m.heads.len() * m.model.HeadDim
 	y.out.Mul(m.mem.y, h, m.attn, q, n, false)

@@ -43,11 +43,15 @@ func (m *Model) logits(s comm.Stream) ([]float32, error) {
 	return b.logits, nil
 }
 
-// headRows norms the wanted rows [lo, hi).
+// headRows completes and norms the wanted rows [lo, hi).
 func (m *Model) headRows(lo, hi int) {
 	h, eps := m.model.HiddenSize, float32(m.model.RMSNormEps)
 	for i := lo; i < hi; i++ {
 		r := int(m.step.wanted[i])
-		simd.RMSNorm(m.mem.rows[i*h:(i+1)*h], m.x[r*h:(r+1)*h], m.finalNorm, eps)
+		x := m.x[r*h : (r+1)*h]
+		if m.pending != nil {
+			simd.Add(x, m.pending[r*h:(r+1)*h])
+		}
+		simd.RMSNorm(m.mem.rows[i*h:(i+1)*h], x, m.finalNorm, eps)
 	}
 }

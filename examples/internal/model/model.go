@@ -41,15 +41,16 @@ type Model struct {
 	moe       moe.Config   // of every MoE layer
 	exchanger ep.Exchanger // shared by the MoE layers, which run one after another; nil when none is needed
 
-	step  step
-	row   rowWork
-	tiles chan *tile
-	part  [1]comm.Part
-	fn    functions
-	mem   buffers
-	x     []float32 // [numTokens, hidden] residual stream of the step
-	q     []float32 // queries of the step, see attendUnit
-	attn  []float32 // [numTokens, local heads x headDim]
+	step    step
+	row     rowWork
+	workers chan *worker
+	part    [1]comm.Part
+	fn      functions
+	mem     buffers
+	x       []float32 // [numTokens, hidden] residual stream of the step
+	pending []float32 // [numTokens, hidden] what is still to be added to x; nil for nothing
+	q       []float32 // queries of the step, see attendUnit
+	attn    []float32 // [numTokens, local heads x headDim]
 
 	probe func(at probePoint, layer int, rows []float32) // tests look in here
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/weftgo/weft/trace"
 )
 
-// rowGrain is the rows of one piece of row-wise work.
-const rowGrain = 64
+// rowGrain is the rows of one piece of row-wise work: their values stay in the second-level cache from one operation to the next.
+const rowGrain = 96
 
 // rowWork is one pass over rows of the residual stream: x += y, then h = norm(x), either of them left out.
 type rowWork struct {
@@ -16,6 +16,14 @@ type rowWork struct {
 	y    []float32 // [rows, hidden]; nil adds nothing
 	h    []float32 // [rows, hidden]
 	norm []float32 // [hidden] weight; nil norms nothing
+}
+
+// flush adds what is pending, where the residual stream is needed as a whole.
+func (m *Model) flush() {
+	if m.pending != nil {
+		m.passRows(m.step.numTokens, rowWork{y: m.pending})
+		m.pending = nil
+	}
 }
 
 // passRows does w on n rows.
@@ -54,13 +62,33 @@ func (m *Model) embedRows(lo, hi int) {
 	}
 }
 
-// splitRows takes rows [lo, hi) of queries, keys and values apart: queries are normed, rotated, scaled and put in the order
+// projectRows does the first part of a layer on rows [lo, hi), of which there are at most rowGrain at a time: it adds what the
+// layer before left in m.pending, norms, and makes queries, keys and values.
+func (m *Model) projectRows(lo, hi int) {
+	w, h, width := m.getWorker(), m.model.HiddenSize, m.qkvWidth()
+	eps := float32(m.model.RMSNormEps)
+	for ; lo < hi; lo += rowGrain {
+		end := min(lo+rowGrain, hi)
+		for r := lo; r < end; r++ {
+			x := m.x[r*h : (r+1)*h]
+			if m.pending != nil {
+				simd.Add(x, m.pending[r*h:(r+1)*h])
+			}
+			simd.RMSNorm(w.h[(r-lo)*h:(r-lo+1)*h], x, m.layer.inputNorm, eps)
+		}
+		m.layer.qkv.Mul(w.qkv, width, w.h, h, end-lo, false)
+		m.splitRows(w.qkv, lo, end)
+	}
+	m.putWorker(w)
+}
+
+// splitRows takes queries, keys and values qkv of rows [lo, hi) apart: queries are normed, rotated, scaled and put in the order
 // that attendUnit reads; keys are normed, rotated and go to the cache with the values.
-func (m *Model) splitRows(lo, hi int) {
+func (m *Model) splitRows(qkv []float32, lo, hi int) {
 	st, y, d := &m.step, m.layer, m.geo.headDim
 	eps, width, half := float32(m.model.RMSNormEps), m.qkvWidth(), d/2
 	for r := lo; r < hi; r++ {
-		row := m.mem.qkv[r*width : (r+1)*width]
+		row := qkv[(r-lo)*width : (r-lo+1)*width]
 		cos, sin := m.rope.at(int(st.pos[r]))
 		for i := range m.groups {
 			g := &m.groups[i]

@@ -20,7 +20,6 @@ type step struct {
 // buffers is memory of MaxBatchedTokens rows that every step reuses.
 type buffers struct {
 	x, h, y []float32 // [tokens, hidden] residual stream, normed rows, what a block adds
-	qkv     []float32 // [tokens, qkvWidth]
 	gateUp  []float32 // [tokens, 2 x dense share]
 	act     []float32 // [tokens, dense share]
 	rows    []float32 // [numLogits, hidden] final rows; grows
@@ -33,7 +32,7 @@ type buffers struct {
 
 // functions are the loops of a step, bound once so that spreading them over cores allocates nothing.
 type functions struct {
-	embed, rows, split, attend, gate, head func(lo, hi int)
+	embed, rows, project, attend, gate, head func(lo, hi int)
 }
 
 func (m *Model) allocate() {
@@ -41,7 +40,6 @@ func (m *Model) allocate() {
 	q := m.heads.len() * m.model.HeadDim
 	b := &m.mem
 	b.x, b.h, b.y = make([]float32, n*h), make([]float32, n*h), make([]float32, n*h)
-	b.qkv = make([]float32, n*m.qkvWidth())
 	m.q, m.attn = make([]float32, n*q), make([]float32, n*q)
 	for i := range m.layers {
 		if m.layers[i].gateUp != nil && b.act == nil {
@@ -55,8 +53,8 @@ func (m *Model) allocate() {
 	st.pos, st.slot, st.token = make([]int32, n), make([]int32, n), make([]int32, n)
 	st.wanted = make([]int32, 0, n)
 	st.units = make([]unit, 0, n*len(m.groups))
-	m.tiles = make(chan *tile, 4*runtime.GOMAXPROCS(0))
-	m.fn = functions{embed: m.embedRows, rows: m.doRows, split: m.splitRows, attend: m.attendUnits, gate: m.gateRows, head: m.headRows}
+	m.workers = make(chan *worker, 4*runtime.GOMAXPROCS(0))
+	m.fn = functions{embed: m.embedRows, rows: m.doRows, project: m.projectRows, attend: m.attendUnits, gate: m.gateRows, head: m.headRows}
 }
 
 // grow returns a slice of n values, reusing x's memory when it is large enough. The values are undefined.
