@@ -1,8 +1,8 @@
 // Package par spreads a loop over the cores that are idle, and costs next to nothing when none is.
 //
 // Ranks are goroutines: up to 64 of them may call [For] at once on two cores. Starting helpers then only adds
-// scheduling work, so the package counts who is computing and recruits a helper goroutine only while that count is
-// below GOMAXPROCS:
+// scheduling work, so the package counts who is computing ([Enter] lets a rank say so outside of loops) and recruits a
+// helper goroutine only while that count is below GOMAXPROCS:
 //
 //	caller ──┬─ chunk 0 ── chunk 2 ── chunk 3 ──┬── waits for chunks that helpers hold, returns
 //	         └─ helper (only if a core is idle) ┘

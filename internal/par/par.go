@@ -8,8 +8,19 @@ import (
 	"sync/atomic"
 )
 
-// active counts the goroutines that are inside a chunked loop, callers and helpers alike.
-var active atomic.Int32
+// Who computes: callers inside a chunked loop, helpers, and goroutines that said so by Enter. Callers are among the latter
+// where ranks use Enter, so the larger of the two counts.
+var callers, helpers, entered atomic.Int32
+
+func active() int32 { return helpers.Load() + max(callers.Load(), entered.Load()) }
+
+// Enter says that the calling goroutine computes from now on, also outside of [For], until it calls [Leave]. It is optional, and
+// worth calling where many ranks share the cores: a rank leaves while it waits for its peers and enters when it goes on,
+// so that those still at work get helpers just then, and none while every core has a rank to run.
+func Enter() { entered.Add(1) }
+
+// Leave ends what [Enter] began. The calls must be paired, and may come from different goroutines.
+func Leave() { entered.Add(-1) }
 
 // A Panic is what [For] panics with on the caller when fn panicked on a helper.
 type Panic struct {
@@ -84,7 +95,7 @@ func For(n, grain int, fn func(lo, hi int)) {
 	l.next.Store(0)
 	l.remaining.Store(l.numChunks)
 	l.refs.Store(1)
-	active.Add(1)
+	callers.Add(1)
 	l.call(procs)
 }
 
@@ -97,7 +108,7 @@ func (l *loop) call(procs int32) {
 	returned := false
 	defer func() { l.finish(returned) }()
 	for {
-		if active.Load() < procs && l.next.Load() < l.numChunks-1 {
+		if active() < procs && l.next.Load() < l.numChunks-1 {
 			l.recruit()
 		}
 		c := l.next.Add(1) - 1
@@ -119,7 +130,7 @@ func (l *loop) finish(returned bool) {
 		}
 		l.chunk(c)
 	}
-	active.Add(-1)
+	callers.Add(-1)
 	<-l.done
 	l.mu.Lock()
 	p, goexit := l.panic, l.goexit
@@ -137,7 +148,7 @@ func (l *loop) finish(returned bool) {
 // recruit starts one helper. The count may overshoot GOMAXPROCS by a few when several callers look at once; that costs
 // a goroutine start, nothing else.
 func (l *loop) recruit() {
-	active.Add(1)
+	helpers.Add(1)
 	l.refs.Add(1)
 	go l.help()
 }
@@ -164,7 +175,7 @@ func (l *loop) chunk(c int32) {
 // helper claims chunks until none is left.
 func (l *loop) helper() {
 	defer func() {
-		active.Add(-1)
+		helpers.Add(-1)
 		l.release()
 	}()
 	for {

@@ -45,12 +45,12 @@ func TestForCoversEachIndexOnce(t *testing.T) {
 // settled waits for helpers that were scheduled too late to find work, and returns the active count.
 func settled() int32 {
 	for range 1000 {
-		if active.Load() == 0 {
+		if active() == 0 {
 			return 0
 		}
 		time.Sleep(time.Millisecond)
 	}
-	return active.Load()
+	return active()
 }
 
 func TestForManyCallersAndNested(t *testing.T) {
@@ -73,6 +73,16 @@ func TestForManyCallersAndNested(t *testing.T) {
 
 func TestForUsesAnIdleCore(t *testing.T) {
 	withProcs(t, 2)
+	for _, enter := range []bool{false, true} {
+		if enter {
+			Enter()
+			defer Leave()
+		}
+		meet()
+	}
+}
+
+func meet() {
 	var entered sync.WaitGroup
 	entered.Add(2)
 	For(2, 1, func(lo, hi int) { // each chunk waits for the other: only two goroutines can finish this
@@ -83,8 +93,10 @@ func TestForUsesAnIdleCore(t *testing.T) {
 
 func TestForRecruitsNobodyWhenBusy(t *testing.T) {
 	withProcs(t, 2)
-	active.Add(2)
-	defer active.Add(-2)
+	Enter() // this goroutine
+	Enter() // a rank on the other core
+	defer Leave()
+	defer Leave()
 	running := 0
 	For(100, 1, func(lo, hi int) { running++ }) // a helper would make this a race
 	require.Equal(t, 100, running)
@@ -94,7 +106,8 @@ func TestForPanicOnCaller(t *testing.T) {
 	withProcs(t, 1)
 	require.PanicsWithValue(t, "boom", func() { For(10, 1, func(lo, hi int) { panic("boom") }) })
 	withProcs(t, 2)
-	active.Add(2)
+	Enter()
+	Enter()
 	calls := 0
 	require.PanicsWithValue(t, "boom", func() {
 		For(10, 1, func(lo, hi int) {
@@ -102,7 +115,8 @@ func TestForPanicOnCaller(t *testing.T) {
 			panic("boom")
 		})
 	})
-	active.Add(-2)
+	Leave()
+	Leave()
 	require.Equal(t, 1, calls, "chunks after the panic are skipped")
 	require.Zero(t, settled())
 }
@@ -182,8 +196,10 @@ func BenchmarkFor(b *testing.B) {
 		}
 	})
 	b.Run("8 chunks busy", func(b *testing.B) {
-		active.Add(int32(runtime.GOMAXPROCS(0)))
-		defer active.Add(-int32(runtime.GOMAXPROCS(0)))
+		for range runtime.GOMAXPROCS(0) {
+			Enter()
+			defer Leave()
+		}
 		for b.Loop() {
 			For(64, 8, fn)
 		}
