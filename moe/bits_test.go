@@ -28,9 +28,20 @@ var odd = moe.Config{Hidden: 72, NumExperts: 10, TopK: 3, Intermediate: 40}
 
 var worlds = []int{1, 2, 3, 5, 6, 7, 8}
 
-// ones spread n ranks as dp only or tp only.
 func dpEP(n int) moe.Parallel { return moe.Parallel{TP: 1, DP: n, EP: true} }
 func tpEP(n int) moe.Parallel { return moe.Parallel{TP: n, DP: 1, EP: true} }
+
+// layout is one way to spread a layer.
+type layout struct {
+	p moe.Parallel
+	s strategy
+}
+
+// every returns all ways for n ranks.
+func every(n int) []layout {
+	return []layout{{tpEP(n), nil}, {moe.Parallel{TP: n, DP: 1}, nil}, {moe.Parallel{TP: 1, DP: n}, nil},
+		{dpEP(n), withAgRs}, {dpEP(n), withAllToAll}}
+}
 
 // reference computes the layer in float64 from ids and weights that the router gave.
 func (m *model) reference(x []float32, ids []int32, weights []float32) []float32 {
@@ -134,10 +145,7 @@ func TestRankInvariant(t *testing.T) {
 func TestFiftyRuns(t *testing.T) {
 	m := randomModel(odd, 17)
 	x := randomRows(40*m.cfg.Hidden, 19)
-	for _, c := range []struct {
-		p moe.Parallel
-		s strategy
-	}{{tpEP(4), nil}, {moe.Parallel{TP: 4, DP: 1}, nil}, {moe.Parallel{TP: 1, DP: 4}, nil}, {dpEP(4), withAgRs}, {dpEP(4), withAllToAll}} {
+	for _, c := range every(4) {
 		at := split(c.p, 40, 3)
 		first := m.forward(t, c.p, c.s, x, at, nil)
 		for range 50 {
@@ -153,10 +161,7 @@ func TestNaNRow(t *testing.T) {
 	x := randomRows(20*h, 29)
 	bad := append([]float32(nil), x...)
 	bad[7*h+3] = float32(math.NaN())
-	for _, c := range []struct {
-		p moe.Parallel
-		s strategy
-	}{{tpEP(3), nil}, {moe.Parallel{TP: 3, DP: 1}, nil}, {moe.Parallel{TP: 1, DP: 3}, nil}, {dpEP(3), withAgRs}, {dpEP(3), withAllToAll}} {
+	for _, c := range every(3) {
 		at := split(c.p, 20, 5)
 		want, got := m.forward(t, c.p, c.s, x, at, nil), m.forward(t, c.p, c.s, bad, at, nil)
 		for i := range want {

@@ -63,10 +63,7 @@ func TestLoad(t *testing.T) {
 		}
 		require.Equal(t, want, l.Load())
 	})
-	for _, c := range []struct {
-		p moe.Parallel
-		s strategy
-	}{{tpEP(3), nil}, {moe.Parallel{TP: 3, DP: 1}, nil}, {moe.Parallel{TP: 1, DP: 3}, nil}, {dpEP(3), withAgRs}, {dpEP(3), withAllToAll}} {
+	for _, c := range every(3) {
 		loads := make([][]int64, 3)
 		m.forward(t, c.p, c.s, x, split(c.p, 23, 1), func(rank *comm.Comm, l *moe.Layer, _ comm.Stats) {
 			loads[rank.Rank()] = l.Load()
@@ -86,10 +83,7 @@ func TestBigSmallZeroBig(t *testing.T) {
 	m := randomModel(odd, 43)
 	h := m.cfg.Hidden
 	x := randomRows(64*h, 47)
-	for _, c := range []struct {
-		p moe.Parallel
-		s strategy
-	}{{tpEP(3), nil}, {moe.Parallel{TP: 3, DP: 1}, nil}, {moe.Parallel{TP: 1, DP: 3}, nil}, {dpEP(3), withAgRs}, {dpEP(3), withAllToAll}} {
+	for _, c := range every(3) {
 		cfg := m.cfg
 		cfg.Parallel, cfg.MaxTokens = c.p, 64
 		w, err := local.Open(local.Config{Ranks: 3})
