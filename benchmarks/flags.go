@@ -20,37 +20,37 @@ const defaultFactor = 4
 // flags are those of nccl-tests by their letters and names, then weft's own. --op is the operation to run; the reduction,
 // which nccl-tests calls --op, is -o or --redop.
 type flags struct {
-	NThreads     int     `name:"nthreads" short:"t" default:"0" help:"Ranks = nthreads x ngpus, unless --ranks is given."`
-	NGPUs        int     `name:"ngpus" short:"g" default:"0" help:"Ranks per thread; see -t."`
-	MinBytes     Size    `name:"minbytes" short:"b" default:"8" help:"Smallest size; 128M is 128 x 1024 x 1024 bytes."`
-	MaxBytes     Size    `name:"maxbytes" short:"e" default:"128M" help:"Largest size."`
-	StepBytes    Size    `name:"stepbytes" short:"i" default:"0" help:"Fixed step between sizes."`
-	StepFactor   float64 `name:"stepfactor" short:"f" default:"0" help:"Factor between sizes (4 when -i is not given either)."`
-	Iters        int     `name:"iters" short:"n" default:"0" help:"Timed iterations; 0 means as many as fit --budget, 3 to 2000."`
-	Warmup       int     `name:"warmup_iters" short:"w" default:"5" help:"Iterations before the clock starts, at least 1."`
-	Agg          int     `name:"agg_iters" short:"m" default:"1" help:"Operations of one iteration."`
-	Cycles       int     `name:"run_cycles" short:"N" default:"1" help:"Times to repeat the sweep; 0 means until interrupted."`
-	ParallelInit int     `name:"parallel_init" short:"p" default:"0" help:"Refused: a world opens all ranks at once."`
-	Check        int     `name:"check" short:"c" default:"1" help:"Checks of each cell, each with fresh inputs; 0 checks nothing."`
-	Redop        string  `name:"redop" short:"o" default:"sum" help:"Reduction: sum, prod, min, max, avg or all."`
-	DataType     string  `name:"datatype" short:"d" default:"float" help:"Type: float, half, bfloat16, int8, uint8, int32, int64, f8e4m3, f8e5m2 or all."`
-	Root         string  `name:"root" short:"r" default:"0" help:"Root rank, or all."`
-	Blocking     int     `name:"blocking" short:"z" default:"0" help:"1: a barrier after each operation, inside its time."`
-	StreamNull   int     `name:"stream_null" short:"y" default:"0" help:"Refused: weft does not use the legacy stream."`
-	Timeout      int     `name:"timeout" short:"T" default:"60" help:"Seconds that a rank waits for another."`
-	Graph        int     `name:"cudagraph" short:"G" default:"0" help:"Refused on the CPU: there are no CUDA graphs."`
-	CPUTime      int     `name:"report_cputime" short:"C" default:"0" help:"Refused on the CPU: the call is the CPU time."`
-	Average      int     `name:"average" short:"a" default:"1" help:"Time of: 0 rank 0, 1 mean, 2 min, 3 max over the ranks."`
-	Register     int     `name:"local_register" short:"R" default:"0" help:"Refused on the CPU: memory needs no registration."`
-	CTAPolicy    int     `name:"cta_policy" short:"x" default:"0" help:"Refused on the CPU: there are no CTAs."`
-	DeviceImpl   int     `name:"device_implementation" short:"D" default:"0" help:"Refused on the CPU: there is no device API."`
-	CTAs         int     `name:"device_cta_count" short:"V" default:"16" help:"Refused on the CPU: there are no CTAs."`
-	Output       string  `name:"output_file" short:"J" placeholder:"FILE" help:"Write results as JSON lines."`
-	Memory       int     `name:"memory" short:"M" default:"0" help:"1: report the memory of the buffers."`
-	Unalign      int     `name:"unalign" short:"u" default:"0" help:"Elements by which buffers are moved off their alignment."`
-	PerIter      int     `name:"per_iter_timing" short:"I" default:"0" help:"1: time every iteration; columns min, max, p99, cv."`
-	PerIterSkip  int     `name:"per_iter_skip" short:"K" default:"0" help:"Iterations that the columns of -I leave out."`
-	Timestamps   int     `name:"report_timestamps" short:"S" default:"0" help:"1: a time stamp on every row."`
+	NThreads     int        `name:"nthreads" short:"t" default:"0" help:"Ranks = nthreads x ngpus, unless --ranks is given."`
+	NGPUs        int        `name:"ngpus" short:"g" default:"0" help:"Ranks per thread; see -t."`
+	MinBytes     suite.Size `name:"minbytes" short:"b" default:"8" help:"Smallest size; 128M is 128 x 1024 x 1024 bytes."`
+	MaxBytes     suite.Size `name:"maxbytes" short:"e" default:"128M" help:"Largest size."`
+	StepBytes    suite.Size `name:"stepbytes" short:"i" default:"0" help:"Fixed step between sizes."`
+	StepFactor   float64    `name:"stepfactor" short:"f" default:"0" help:"Factor between sizes (4 when -i is not given either)."`
+	Iters        int        `name:"iters" short:"n" default:"0" help:"Timed iterations; 0 means as many as fit --budget, 3 to 2000."`
+	Warmup       int        `name:"warmup_iters" short:"w" default:"5" help:"Iterations before the clock starts, at least 1."`
+	Agg          int        `name:"agg_iters" short:"m" default:"1" help:"Operations of one iteration."`
+	Cycles       int        `name:"run_cycles" short:"N" default:"1" help:"Times to repeat the sweep; 0 means until interrupted."`
+	ParallelInit int        `name:"parallel_init" short:"p" default:"0" help:"Refused: a world opens all ranks at once."`
+	Check        int        `name:"check" short:"c" default:"1" help:"Checks of each cell, each with fresh inputs; 0 checks nothing."`
+	Redop        string     `name:"redop" short:"o" default:"sum" help:"Reduction: sum, prod, min, max, avg or all."`
+	DataType     string     `name:"datatype" short:"d" default:"float" help:"Type: float, half, bfloat16, int8, uint8, int32, int64, f8e4m3, f8e5m2 or all."`
+	Root         string     `name:"root" short:"r" default:"0" help:"Root rank, or all."`
+	Blocking     int        `name:"blocking" short:"z" default:"0" help:"1: a barrier after each operation, inside its time."`
+	StreamNull   int        `name:"stream_null" short:"y" default:"0" help:"Refused: weft does not use the legacy stream."`
+	Timeout      int        `name:"timeout" short:"T" default:"60" help:"Seconds that a rank waits for another."`
+	Graph        int        `name:"cudagraph" short:"G" default:"0" help:"Refused on the CPU: there are no CUDA graphs."`
+	CPUTime      int        `name:"report_cputime" short:"C" default:"0" help:"Refused on the CPU: the call is the CPU time."`
+	Average      int        `name:"average" short:"a" default:"1" help:"Time of: 0 rank 0, 1 mean, 2 min, 3 max over the ranks."`
+	Register     int        `name:"local_register" short:"R" default:"0" help:"Refused on the CPU: memory needs no registration."`
+	CTAPolicy    int        `name:"cta_policy" short:"x" default:"0" help:"Refused on the CPU: there are no CTAs."`
+	DeviceImpl   int        `name:"device_implementation" short:"D" default:"0" help:"Refused on the CPU: there is no device API."`
+	CTAs         int        `name:"device_cta_count" short:"V" default:"16" help:"Refused on the CPU: there are no CTAs."`
+	Output       string     `name:"output_file" short:"J" placeholder:"FILE" help:"Write results as JSON lines."`
+	Memory       int        `name:"memory" short:"M" default:"0" help:"1: report the memory of the buffers."`
+	Unalign      int        `name:"unalign" short:"u" default:"0" help:"Elements by which buffers are moved off their alignment."`
+	PerIter      int        `name:"per_iter_timing" short:"I" default:"0" help:"1: time every iteration; columns min, max, p99, cv."`
+	PerIterSkip  int        `name:"per_iter_skip" short:"K" default:"0" help:"Iterations that the columns of -I leave out."`
+	Timestamps   int        `name:"report_timestamps" short:"S" default:"0" help:"1: a time stamp on every row."`
 
 	Op      []string      `name:"op" default:"all" help:"What to run, separated by commas: ${ops}, or all."`
 	Driver  string        `name:"driver" default:"local" help:"local; p2p, nccl and nvls need GPUs."`
@@ -240,4 +240,25 @@ func (f *flags) ops() (collectives []*suite.Operation, moe []string, err error) 
 		}
 	}
 	return collectives, moe, nil
+}
+
+// sizes lists what -b, -e, -i and -f ask for, in order.
+func (f *flags) sizes() []int64 {
+	var out []int64
+	factor := f.StepFactor
+	if factor == 0 && f.StepBytes == 0 {
+		factor = defaultFactor
+	}
+	for n := int64(f.MinBytes); n <= int64(f.MaxBytes); {
+		out = append(out, n)
+		next := n + int64(f.StepBytes)
+		if factor > 1 {
+			next = max(n+1, int64(float64(n)*factor))
+		}
+		if next <= n {
+			break
+		}
+		n = next
+	}
+	return out
 }

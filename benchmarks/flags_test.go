@@ -169,19 +169,6 @@ func TestSizes(t *testing.T) {
 	require.EqualValues(t, []int64{8, 128 << 20}, []int64{sizes[0], sizes[len(sizes)-1]})
 }
 
-func FuzzSize(f *testing.F) {
-	for _, s := range []string{"8", "128M", "1.5g", "k", "", "1e3", "NaN", "-1", "9999999G"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		var s Size
-		if err := s.UnmarshalText([]byte(text)); err == nil {
-			require.GreaterOrEqual(t, int64(s), int64(0))
-			require.Less(t, int64(s), int64(1)<<50)
-		}
-	})
-}
-
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, run(context.Background(), []string{"--help"}, &out, io.Discard))

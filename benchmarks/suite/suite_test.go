@@ -204,7 +204,7 @@ func TestSpread(t *testing.T) {
 
 func TestBudgetChoosesIterations(t *testing.T) {
 	w := newStopwatch(1, Timing{Budget: 1000})
-	require.Equal(t, []int{1000, minIters, maxIters}, []int{w.Choose(1), w.Choose(1000), newStopwatch(1, Timing{Budget: 1e9}).Choose(0)})
+	require.Equal(t, []int{1000, MinIters, MaxIters}, []int{w.Choose(1), w.Choose(1000), newStopwatch(1, Timing{Budget: 1e9}).Choose(0)})
 	w.Iters = 20
 	require.Equal(t, 20, w.Choose(1))
 	require.Error(t, Timing{Iters: -1}.Validate())

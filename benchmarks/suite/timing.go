@@ -35,8 +35,8 @@ type Timing struct {
 
 // Bounds of the iterations that a Budget gives.
 const (
-	minIters = 3
-	maxIters = 2000
+	MinIters = 3
+	MaxIters = 2000
 )
 
 // Times is what the clock showed.
@@ -111,6 +111,9 @@ func newStopwatch(ranks int, t Timing) *stopwatch {
 
 // time is one rank's part: warm up, agree on the number of iterations, run them.
 func (w *stopwatch) time(ctx context.Context, c *comm.Comm, s comm.Stream, op func() error) error {
+	if err := w.loop(c, s, 1, op); err != nil { // sets things up; the next ones tell how long one takes
+		return err
+	}
 	start := time.Now()
 	if err := w.loop(c, s, max(1, w.Warmup), op); err != nil {
 		return err
@@ -175,7 +178,7 @@ func (t Timing) Choose(one time.Duration) int {
 	if t.Iters > 0 {
 		return t.Iters
 	}
-	return int(min(max(t.Budget/max(one, 1), minIters), maxIters))
+	return int(min(max(t.Budget/max(one, 1), MinIters), MaxIters))
 }
 
 func (w *stopwatch) times() Times {

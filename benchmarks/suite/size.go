@@ -1,4 +1,4 @@
-package main
+package suite
 
 import (
 	"fmt"
@@ -32,25 +32,4 @@ func (s *Size) UnmarshalText(text []byte) error {
 	}
 	*s = Size(v * unit)
 	return nil
-}
-
-// sizes lists what -b, -e, -i and -f ask for, in order.
-func (f *flags) sizes() []int64 {
-	var out []int64
-	factor := f.StepFactor
-	if factor == 0 && f.StepBytes == 0 {
-		factor = defaultFactor
-	}
-	for n := int64(f.MinBytes); n <= int64(f.MaxBytes); {
-		out = append(out, n)
-		next := n + int64(f.StepBytes)
-		if factor > 1 {
-			next = max(n+1, int64(float64(n)*factor))
-		}
-		if next <= n {
-			break
-		}
-		n = next
-	}
-	return out
 }
