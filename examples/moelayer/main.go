@@ -3,7 +3,7 @@
 //
 //	go run ./examples/moelayer -ranks 8 -tokens 1000
 //
-// Copy layers and forward: they are all that a program needs to run a layer of its own weights.
+// Copy forward: it is all that a program needs to run a layer of its own weights.
 package main
 
 import (
@@ -16,16 +16,14 @@ import (
 	"os"
 	"time"
 
-	"github.com/weftgo/weft/agrs"
-	"github.com/weftgo/weft/alltoall"
+	"github.com/weftgo/weft"
 	"github.com/weftgo/weft/comm"
-	"github.com/weftgo/weft/comm/local"
 	"github.com/weftgo/weft/ep"
 	"github.com/weftgo/weft/moe"
 )
 
 // layer is the shape of the example: 16 experts of which a token visits 4, and a shared expert for all tokens.
-var layer = moe.Config{Hidden: 256, NumExperts: 16, TopK: 4, Intermediate: 128, Renormalize: true, SharedIntermediate: 64}
+var layer = moe.Config{Hidden: 128, NumExperts: 16, TopK: 4, Intermediate: 96, Renormalize: true, SharedIntermediate: 64}
 
 func main() {
 	ranks := flag.Int("ranks", 8, "how many ranks share the layer")
@@ -41,25 +39,25 @@ func main() {
 func run(out io.Writer, ranks, tokens int) error {
 	model, x := newModel(), normal(rand.New(rand.NewPCG(1, 1)), tokens*layer.Hidden, 1)
 	layouts := []struct {
-		parallel moe.Parallel
-		exchange newExchanger // nil where none is needed
+		parallel  moe.Parallel
+		exchanger string // "" where none is needed
 	}{
-		{moe.Parallel{TP: 1, DP: 1}, nil},                        // one rank has everything
-		{moe.Parallel{TP: ranks, DP: 1}, nil},                    // a slice of every expert on each rank
-		{moe.Parallel{TP: ranks, DP: 1, EP: true}, nil},          // whole experts, all tokens everywhere
-		{moe.Parallel{TP: 1, DP: ranks}, nil},                    // slices, but tokens of its own on each rank
-		{moe.Parallel{TP: 1, DP: ranks, EP: true}, withAgRs},     // whole experts and own tokens: gather everything
-		{moe.Parallel{TP: 1, DP: ranks, EP: true}, withAlltoall}, // ... or send each token to its experts only
+		{moe.Parallel{TP: 1, DP: 1}, ""},                       // one rank has everything
+		{moe.Parallel{TP: ranks, DP: 1}, ""},                   // a slice of every expert on each rank
+		{moe.Parallel{TP: ranks, DP: 1, EP: true}, ""},         // whole experts, all tokens everywhere
+		{moe.Parallel{TP: 1, DP: ranks}, ""},                   // slices, but tokens of its own on each rank
+		{moe.Parallel{TP: 1, DP: ranks, EP: true}, "agrs"},     // whole experts and own tokens: gather everything
+		{moe.Parallel{TP: 1, DP: ranks, EP: true}, "alltoall"}, // ... or send each token to its experts only
 	}
 	var first []float32
 	for _, l := range layouts {
 		cfg := layer
 		cfg.Parallel = l.parallel
 		cfg.MaxTokens = max(1, tokens) // the most that one rank passes
-		if l.exchange != nil && !l.parallel.UseExchange() {
+		if l.exchanger != "" && !l.parallel.UseExchange() {
 			continue // one rank needs no exchanger
 		}
-		result, err := forward(out, cfg, model, l.exchange, x)
+		result, err := forward(context.Background(), out, cfg, model, l.exchanger, x)
 		if err != nil {
 			return err
 		}
@@ -78,29 +76,18 @@ func run(out io.Writer, ranks, tokens int) error {
 	return nil
 }
 
-// newExchanger makes one rank's exchanger.
-type newExchanger func(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error)
-
-func withAgRs(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
-	return agrs.New(ctx, c, cfg)
-}
-
-func withAlltoall(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
-	return alltoall.New(ctx, c, cfg)
-}
-
 // forward spreads the layer over a world of ranks, runs x [numTokens, hidden] through it and returns all rows.
-func forward(out io.Writer, cfg moe.Config, m *model, exchange newExchanger, x []float32) ([]float32, error) {
-	world, err := local.Open(local.Config{Ranks: cfg.Parallel.Size()})
+func forward(ctx context.Context, out io.Writer, cfg moe.Config, m *model, exchangerName string, x []float32) ([]float32, error) {
+	world, err := weft.Open(ctx, weft.Config{Ranks: cfg.Parallel.Size()})
 	if err != nil {
 		return nil, err
 	}
 	result := make([]float32, len(x))
-	err = world.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+	err = world.Run(ctx, func(ctx context.Context, c *comm.Comm) error {
 		var exchanger ep.Exchanger
-		if exchange != nil {
+		if cfg.Parallel.UseExchange() {
 			var err error
-			if exchanger, err = exchange(ctx, c, cfg.Exchange()); err != nil {
+			if exchanger, err = weft.NewExchanger(ctx, c, exchangerName, cfg.Exchange()); err != nil {
 				return err
 			}
 			defer exchanger.Close(ctx)
@@ -132,5 +119,5 @@ func forward(out io.Writer, cfg moe.Config, m *model, exchange newExchanger, x [
 	if err != nil {
 		return nil, err
 	}
-	return result, world.Close(context.Background())
+	return result, world.Close(ctx)
 }
