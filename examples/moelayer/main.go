@@ -82,6 +82,7 @@ func forward(ctx context.Context, out io.Writer, cfg moe.Config, m *model, excha
 	if err != nil {
 		return nil, err
 	}
+	defer world.Close(ctx)
 	result := make([]float32, len(x))
 	err = world.Run(ctx, func(ctx context.Context, c *comm.Comm) error {
 		var exchanger ep.Exchanger
@@ -116,8 +117,5 @@ func forward(ctx context.Context, out io.Writer, cfg moe.Config, m *model, excha
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return result, world.Close(ctx)
+	return result, err
 }
