@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+
+	"github.com/weftgo/weft/internal/par"
 )
 
 // World is the ranks of this process that work together, and whether they still can. Its methods may be called by any
@@ -109,6 +111,8 @@ func (w *World) Run(ctx context.Context, fn func(ctx context.Context, c *Comm) e
 
 // rank runs fn for one rank and reports how it ended if that was not a plain nil.
 func (w *World) rank(ctx context.Context, c *Comm, fn func(context.Context, *Comm) error, fail func(error)) {
+	par.Enter()
+	defer par.Leave()
 	returned := false
 	defer func() {
 		if returned {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weftgo/weft/internal/par"
 )
 
 // meeting is where up to 64 seats wait for each other, again and again. A group has one for its collectives and one for
@@ -137,6 +139,8 @@ func (m *meeting) settle(pos int, round uint64) {
 	if m.glance(round) {
 		return
 	}
+	par.Leave() // a rank still at work may use this one's core
+	defer par.Enter()
 	s, bit := &m.seats[pos], uint64(1)<<pos
 	for m.round.Load() == round {
 		m.parked.Or(bit)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/par"
 )
 
 // await is the first meeting: it waits until all ranks have come, the world is dead, a rank that is needed has closed, the
@@ -19,6 +20,8 @@ func (m *meeting) await(ctx context.Context, pos int, round uint64, call *call) 
 	if m.glance(round) {
 		return time.Since(start), nil
 	}
+	par.Leave() // a rank still at work may use this one's core
+	defer par.Enter()
 	s, bit := &m.seats[pos], uint64(1)<<pos
 	for m.round.Load() == round {
 		if m.closed.Load() != 0 || !m.life.alive() || ctx.Err() != nil || time.Since(start) >= m.timeout {

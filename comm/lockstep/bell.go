@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/weftgo/weft/internal/par"
 )
 
 // Bell counts wake-ups of ranks that share a process. The zero Bell has generation 0 and is ready. Any goroutine may use it;
@@ -30,6 +32,8 @@ func (b *Bell) Ring() {
 
 // Wait returns when the generation is greater than after, or with the cause when ctx ends.
 func (b *Bell) Wait(ctx context.Context, after uint64) error {
+	par.Leave() // who waits here computes nothing
+	defer par.Enter()
 	for {
 		b.mu.Lock()
 		if b.generation.Load() > after {

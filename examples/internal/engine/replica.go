@@ -12,6 +12,7 @@ import (
 	"github.com/weftgo/weft/examples/internal/kvcache"
 	"github.com/weftgo/weft/examples/internal/sampling"
 	"github.com/weftgo/weft/examples/internal/scheduler"
+	"github.com/weftgo/weft/internal/par"
 )
 
 // replica is one data-parallel copy of the attention part: its requests, its blocks and its leader's scratch.
@@ -133,6 +134,8 @@ func (r *replica) schedule() *step {
 
 // await is a peer's schedule: it returns what its leader published.
 func (r *replica) await(ctx context.Context, tp int) (*step, error) {
+	par.Leave() // who waits here computes nothing
+	defer par.Enter()
 	select {
 	case st := <-r.peers[tp-1]:
 		return st, nil
