@@ -114,28 +114,35 @@ func (l *Layer) SetLane(lane *trace.Lane) { l.runner.lane = lane }
 func (l *Layer) Routing() (ids []int32, weights []float32) { return l.runner.ids, l.runner.weights }
 
 func (l *Layer) check(out, x comm.Buffer) error {
-	fail := func(format string, a ...any) error {
-		return comm.Errorf("moe forward", l.comm.Rank(), comm.Invalid, format, a...)
+	if err := l.checkBuffer("x", x); err != nil {
+		return err
 	}
-	for _, b := range []struct {
-		name string
-		buf  *comm.Buffer
-	}{{"x", &x}, {"out", &out}} {
-		if err := b.buf.Validate(); err != nil {
-			return fail("%s: %v", b.name, err)
-		}
-		if b.buf.Device().Kind != comm.CPU || b.buf.Cols() != l.cfg.Hidden {
-			return fail("%s is %v, the layer needs %d columns on the CPU", b.name, *b.buf, l.cfg.Hidden)
-		}
-		if t := b.buf.DType(); t != dtype.F32 && t != dtype.BF16 && t != dtype.F16 {
-			return fail("%s is %v; the layer takes f32, bf16 and f16", b.name, *b.buf)
-		}
+	if err := l.checkBuffer("out", out); err != nil {
+		return err
 	}
 	if out.Rows() != x.Rows() {
-		return fail("out has %d rows, x %d", out.Rows(), x.Rows())
+		return l.fail("out has %d rows, x %d", out.Rows(), x.Rows())
 	}
 	if x.Rows() > l.cfg.MaxTokens {
-		return fail("%d tokens > MaxTokens %d", x.Rows(), l.cfg.MaxTokens)
+		return l.fail("%d tokens > MaxTokens %d", x.Rows(), l.cfg.MaxTokens)
 	}
 	return nil
+}
+
+// checkBuffer takes the buffer by value, so that a call allocates only when it fails.
+func (l *Layer) checkBuffer(name string, b comm.Buffer) error {
+	if err := b.Validate(); err != nil {
+		return l.fail("%s: %v", name, err)
+	}
+	if b.Device().Kind != comm.CPU || b.Cols() != l.cfg.Hidden {
+		return l.fail("%s is %v, the layer needs %d columns on the CPU", name, b, l.cfg.Hidden)
+	}
+	if t := b.DType(); t != dtype.F32 && t != dtype.BF16 && t != dtype.F16 {
+		return l.fail("%s is %v; the layer takes f32, bf16 and f16", name, b)
+	}
+	return nil
+}
+
+func (l *Layer) fail(format string, a ...any) error {
+	return comm.Errorf("moe forward", l.comm.Rank(), comm.Invalid, format, a...)
 }
