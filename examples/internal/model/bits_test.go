@@ -92,7 +92,7 @@ func (m *Model) poison() {
 	}
 	b := &m.mem
 	b.rows, b.part, b.gather, b.logits = make([]float32, 4096), make([]float32, 4096), make([]float32, 4096), make([]float32, 4096)
-	for _, x := range [][]float32{b.x, b.h, b.y, b.own, b.gateUp, b.act, b.rows, b.part, b.gather, b.logits, m.q, m.attn} {
+	for _, x := range [][]float32{b.x, b.y, b.out, b.own, b.gateUp, b.act, b.rows, b.part, b.gather, b.logits, m.q, m.attn} {
 		fill(x)
 	}
 	for _, y := range m.layers {

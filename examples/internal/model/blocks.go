@@ -12,14 +12,14 @@ import (
 // denseBlock is a dense MLP, sliced over the replica: two all_reduces.
 func (m *Model) denseBlock(s comm.Stream, y *layer) error {
 	n, h := m.step.numTokens, m.model.HiddenSize
-	out := m.mem.y[:n*h]
-	if err := m.sumOverReplica(s, out); err != nil {
+	in, out := m.mem.y[:n*h], m.mem.out[:n*h]
+	if err := m.sumOverReplica(s, in); err != nil {
 		return err
 	}
-	m.passRows(n, rowWork{y: out, h: m.mem.h, norm: y.postNorm})
+	m.passRows(n, rowWork{y: in, norm: y.postNorm})
 	span := m.lane.Begin(trace.Compute, "mlp")
 	w := m.dense.len()
-	y.gateUp.Mul(m.mem.gateUp, 2*w, m.mem.h, h, n, false)
+	y.gateUp.Mul(m.mem.gateUp, 2*w, in, h, n, false)
 	par.For(n, rowGrain, m.fn.gate)
 	y.down.Mul(out, h, m.mem.act, w, n, false)
 	span.End()
@@ -34,12 +34,12 @@ func (m *Model) denseBlock(s comm.Stream, y *layer) error {
 // alone in it (TP = 1).
 func (m *Model) moeBlock(s comm.Stream, y *layer) error {
 	n, h := m.step.numTokens, m.model.HiddenSize
-	out, in := m.mem.y[:n*h], m.mem.h[:n*h]
+	in, out := m.mem.y[:n*h], m.mem.out[:n*h]
 	if n > 0 {
-		if err := m.sumOverReplica(s, out); err != nil {
+		if err := m.sumOverReplica(s, in); err != nil {
 			return err
 		}
-		m.passRows(n, rowWork{y: out, h: in, norm: y.postNorm})
+		m.passRows(n, rowWork{y: in, norm: y.postNorm})
 	}
 	m.look(probeRouter, y.index, in)
 	if err := y.moe.Forward(s, comm.Of(out, h), comm.Of(in, h)); err != nil {
@@ -59,13 +59,13 @@ func (m *Model) scatteredMoE(s comm.Stream, y *layer) error {
 		counts[t] = share(n, len(counts), t).len()
 	}
 	own := share(n, len(counts), m.shard)
-	out, in := m.mem.own[:own.len()*h], m.mem.h[:own.len()*h]
+	in, out := m.mem.own[:own.len()*h], m.mem.out[:own.len()*h]
 	if n > 0 {
-		m.part[0] = comm.Part{Dst: comm.Of(out, h), Src: comm.Of(m.mem.y[:n*h], h)}
+		m.part[0] = comm.Part{Dst: comm.Of(in, h), Src: comm.Of(m.mem.y[:n*h], h)}
 		if err := m.tp.ReduceScatterV(s, comm.Host(counts), comm.Sum, m.part[:]...); err != nil {
 			return err
 		}
-		m.passRows(own.len(), rowWork{base: own.lo, y: out, h: in, norm: y.postNorm})
+		m.passRows(own.len(), rowWork{base: own.lo, y: in, norm: y.postNorm})
 	}
 	m.look(probeRouter, y.index, in)
 	if err := y.moe.Forward(s, comm.Of(out, h), comm.Of(in, h)); err != nil {

@@ -125,7 +125,7 @@ func TestMemoryCountsWhatIsAllocated(t *testing.T) {
 		require.EqualValues(t, weights+experts, need.Weights)
 		b := &m.mem
 		scratch := 0
-		for _, x := range [][]float32{b.x, b.h, b.y, b.own, b.gateUp, b.act, m.q, m.attn} {
+		for _, x := range [][]float32{b.x, b.y, b.out, b.own, b.gateUp, b.act, m.q, m.attn} {
 			scratch += 4 * len(x)
 		}
 		require.EqualValues(t, scratch, need.Scratch)

@@ -10,12 +10,11 @@ import (
 // rowGrain is the rows of one piece of row-wise work: their values stay in the second-level cache from one operation to the next.
 const rowGrain = 96
 
-// rowWork is one pass over rows of the residual stream: x += y, then h = norm(x), either of them left out.
+// rowWork is one pass over rows of the residual stream: x += y, then y = norm(x) in the memory that was just read.
 type rowWork struct {
 	base int       // first row of x
-	y    []float32 // [rows, hidden]; nil adds nothing
-	h    []float32 // [rows, hidden]
-	norm []float32 // [hidden] weight; nil norms nothing
+	y    []float32 // [rows, hidden]
+	norm []float32 // [hidden] weight; nil leaves y alone
 }
 
 // flush adds what is pending, where the residual stream is needed as a whole.
@@ -42,11 +41,10 @@ func (m *Model) doRows(lo, hi int) {
 	eps := float32(m.model.RMSNormEps)
 	for r := lo; r < hi; r++ {
 		x := m.x[(w.base+r)*h : (w.base+r+1)*h]
-		if w.y != nil {
-			simd.Add(x, w.y[r*h:(r+1)*h])
-		}
+		y := w.y[r*h : (r+1)*h]
+		simd.Add(x, y)
 		if w.norm != nil {
-			simd.RMSNorm(w.h[r*h:(r+1)*h], x, w.norm, eps)
+			simd.RMSNorm(y, x, w.norm, eps)
 		}
 	}
 }

@@ -19,15 +19,17 @@ type step struct {
 
 // buffers is memory of MaxBatchedTokens rows that every step reuses.
 type buffers struct {
-	x, h, y []float32 // [tokens, hidden] residual stream, normed rows, what a block adds
-	gateUp  []float32 // [tokens, 2 x dense share]
-	act     []float32 // [tokens, dense share]
-	rows    []float32 // [numLogits, hidden] final rows; grows
-	part    []float32 // [numLogits, vocabWidth] this rank's logits; grows
-	gather  []float32 // [tp, numLogits, vocabWidth]; grows
-	logits  []float32 // [numLogits, vocab]; grows
-	own     []float32 // [tokens / tp, hidden] rows of this rank, where a replica's ranks have different ones
-	counts  []int     // [tp] rows of a replica's ranks
+	x      []float32 // [tokens, hidden] residual stream
+	y      []float32 // [tokens, hidden] what attention adds, then normed rows
+	out    []float32 // [tokens, hidden] what the MLP or MoE adds
+	gateUp []float32 // [tokens, 2 x dense share]
+	act    []float32 // [tokens, dense share]
+	rows   []float32 // [numLogits, hidden] final rows; grows
+	part   []float32 // [numLogits, vocabWidth] this rank's logits; grows
+	gather []float32 // [tp, numLogits, vocabWidth]; grows
+	logits []float32 // [numLogits, vocab]; grows
+	own    []float32 // [tokens / tp, hidden] rows of this rank, where a replica's ranks have different ones
+	counts []int     // [tp] rows of a replica's ranks
 }
 
 // functions are the loops of a step, bound once so that spreading them over cores allocates nothing.
@@ -39,7 +41,7 @@ func (m *Model) allocate() {
 	n, h := m.cfg.MaxBatchedTokens, m.model.HiddenSize
 	q := m.heads.len() * m.model.HeadDim
 	b := &m.mem
-	b.x, b.h, b.y = make([]float32, n*h), make([]float32, n*h), make([]float32, n*h)
+	b.x, b.y, b.out = make([]float32, n*h), make([]float32, n*h), make([]float32, n*h)
 	m.q, m.attn = make([]float32, n*q), make([]float32, n*q)
 	for i := range m.layers {
 		if m.layers[i].gateUp != nil && b.act == nil {
