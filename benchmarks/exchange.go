@@ -114,15 +114,8 @@ func (s *session) exchangeRow(cell exchange.Setup, r exchange.Result) {
 	if r.Wrong >= 0 {
 		wrong = fmt.Sprint(r.Wrong)
 	}
-	fmt.Fprintf(s.screen, "%11s  %10s  %8d  %8v  %8s  %9s  %9s  %8.3f  %8.3f  %7.2f  %8.2f  %6s\n", r.Op, r.Backend, cell.Tokens[0], cell.Type,
-		wireOf(cell), micros(r.P50Us), micros(r.P99Us), r.LogicalGBs, r.WireGBs, r.CopiesPerToken, r.MaxOverMean, wrong)
-}
-
-func wireOf(cell exchange.Setup) string {
-	if cell.FP8 {
-		return dtype.F8E4M3.String()
-	}
-	return cell.Type.String()
+	fmt.Fprintf(s.screen, "%11s  %10s  %8d  %8v  %8v  %9s  %9s  %8.3f  %8.3f  %7.2f  %8.2f  %6s\n", r.Op, r.Backend, cell.Tokens[0], cell.Type,
+		cell.Wire(), micros(r.P50Us), micros(r.P99Us), r.LogicalGBs, r.WireGBs, r.CopiesPerToken, r.MaxOverMean, wrong)
 }
 
 // exchangeRecord turns a result into a line of the results file. Size is the tokens of one rank in bytes.
@@ -130,7 +123,7 @@ func (s *session) exchangeRecord(cell exchange.Setup, r exchange.Result, cycle i
 	row := record.Row{Op: r.Op, Size: int64(cell.Tokens[0] * cell.Hidden * cell.Type.Size()), Count: cell.Tokens[0] * cell.Hidden,
 		Type: cell.Type.String(), Driver: s.Driver, Ranks: s.Ranks, TimeUs: r.P50Us, AlgBW: r.LogicalGBs, BusBW: r.WireGBs, Iters: len(r.Iters),
 		Cycle: cycle, Skew: cell.Skew, Zeros: s.Zeros, MoE: &record.MoE{Backend: cmp.Or(r.Backend, cell.Backend), Tokens: cell.Tokens[0],
-			Hidden: cell.Hidden, Experts: cell.Experts, TopK: cell.TopK, Zipf: cell.Zipf, Wire: wireOf(cell), P50Us: r.P50Us, P99Us: r.P99Us,
+			Hidden: cell.Hidden, Experts: cell.Experts, TopK: cell.TopK, Zipf: cell.Zipf, Wire: cell.Wire().String(), P50Us: r.P50Us, P99Us: r.P99Us,
 			LogicalGBs: r.LogicalGBs, WireGBs: r.WireGBs, CopiesPerToken: r.CopiesPerToken, MaxOverMean: r.MaxOverMean}}
 	if r.Op == "moe_layer" {
 		row.MoE.Intermediate = cell.Intermediate

@@ -50,8 +50,8 @@ func (s Setup) placement() routing.Placement {
 	return routing.Placement{NumExperts: s.Experts, Size: s.ranks()}
 }
 
-// wire is the type of dispatched rows.
-func (s Setup) wire() dtype.DType {
+// Wire is the type of dispatched rows.
+func (s Setup) Wire() dtype.DType {
 	if s.FP8 {
 		return dtype.F8E4M3
 	}

@@ -143,6 +143,23 @@ func TestEveryTypeAndReduction(t *testing.T) {
 	}
 }
 
+// The timed loop measures the operation alone: a call through the table allocates nothing.
+func TestCallsAllocateNothing(t *testing.T) {
+	for i := range Operations {
+		op := &Operations[i]
+		if op.MinRanks > 1 {
+			continue
+		}
+		w := open(t, 1)
+		b, err := New(w, Setup{Op: op, Type: dtype.F32})
+		require.NoError(t, err)
+		_, err = b.Reserve(256)
+		require.NoError(t, err)
+		c, x := w.Local()[0], b.arrange(w.Local()[0], b.ShapeOf(256), !op.OutOfPlace)
+		require.Zero(t, testing.AllocsPerRun(10, func() { require.NoError(t, op.run(c, x)) }), op.Name)
+	}
+}
+
 func TestFactors(t *testing.T) {
 	want := map[string]float64{"all_reduce": 1.75, "all_gather": 0.875, "all_gatherv": 0.875, "reduce_scatter": 0.875,
 		"reduce_scatterv": 0.875, "alltoall": 0.875, "alltoallv": 0.875, "broadcast": 1, "reduce": 1, "sendrecv": 1, "barrier": 1}
