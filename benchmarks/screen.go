@@ -43,7 +43,7 @@ func (s *screen) begin(name string, steps int) func() {
 		return func() {}
 	}
 	s.bar = s.progress.AddBar(int64(steps), mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.Name(name, decor.WC{W: 16}), decor.CountersNoUnit("%d/%d")),
+		mpb.PrependDecorators(decor.Name(name+" "), decor.CountersNoUnit("%d/%d")),
 		mpb.AppendDecorators(decor.NewElapsed(decor.ET_STYLE_GO, time.Now())))
 	return func() {
 		s.bar.Abort(true)

@@ -71,7 +71,10 @@ func heading(out io.Writer, run record.Run, ranks int, peers []string) {
 			skew = max(skew, r.Skew)
 		}
 	}
-	fmt.Fprintf(out, "\n# %d ranks%s, ragged share of rank 0: %.3g\n", ranks, sharing, skew)
+	if skew > 0 {
+		sharing += fmt.Sprintf(", ragged share of rank 0: %.3g", skew)
+	}
+	fmt.Fprintf(out, "\n# %d ranks%s\n", ranks, sharing)
 	fmt.Fprintf(out, "# %15s  %10s  %10s", "op", "size", "weft")
 	for _, p := range peers {
 		fmt.Fprintf(out, "  %10s", p)
