@@ -21,6 +21,7 @@ const (
 	benchPrompts = 8
 	benchTokens  = 704 // of each prompt
 	benchStep    = 1024
+	benchDecode  = 3 // steps after the prompts: the judge's answers have four tokens
 )
 
 // pass runs a plan on a world over and over, when asked.
@@ -33,7 +34,7 @@ type pass struct {
 func newPass(t testing.TB, f *checkpoint.Folder, l layout, prompts []*golden, cfg Config) *pass {
 	w, err := local.Open(local.Config{Ranks: l.parallel.Size()})
 	require.NoError(t, err)
-	p := makePlan(prompts, planOptions{replicas: l.parallel.DP, blockSize: DefaultBlockSize, maxTokens: cfg.MaxBatchedTokens})
+	p := makePlan(prompts, planOptions{replicas: l.parallel.DP, blockSize: DefaultBlockSize, maxTokens: cfg.MaxBatchedTokens, decode: benchDecode})
 	cfg.Parallel, cfg.Backend, cfg.NumBlocks = l.parallel, l.backend, p.numBlocks()
 	x := &pass{end: make(chan error, 1)}
 	for range w.Size() {
@@ -120,7 +121,7 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// BenchmarkForward runs eight prompts of 704 tokens on one rank and on eight, turn by turn, and reports for each layout: the
+// BenchmarkForward runs eight prompts of 704 tokens and three more tokens of each on one rank and on eight, turn by turn, and reports for each layout: the
 // best time on the clock relative to one rank's (x-tp1), the median ratio of core times (cpu-x-tp1), and the rate of one rank as a share of
 // the matrix kernel's, per core second (kernel-share).
 func BenchmarkForward(b *testing.B) {
@@ -129,9 +130,9 @@ func BenchmarkForward(b *testing.B) {
 	var prompts []*golden
 	for i := range benchPrompts {
 		ids := judgeGoldens()[4].IDs // long-0
-		prompts = append(prompts, &golden{IDs: ids[i*100 : i*100+benchTokens]})
+		prompts = append(prompts, &golden{IDs: ids[i*100 : i*100+benchTokens], Completion: ids[:benchDecode+1]})
 	}
-	work := benchPrompts * flops(f.Config, benchTokens)
+	work := benchPrompts * flops(f.Config, benchTokens) // without the decode steps, some 1 %
 	for _, l := range append([]layout{one}, layouts...) {
 		b.Run(l.name, func(b *testing.B) {
 			rate := gemmRate()
