@@ -1,7 +1,7 @@
 // Package plan predicts, before anything is allocated, what a Mixture-of-Experts model costs on a cluster: which collective
 // each layout runs, how many bytes it moves, what it keeps in memory, roughly how long it takes, and which layout to try first.
 //
-//	config.json or preset --> Model --+                       +--> Collectives  what runs per layer, and why
+//	config.json or preset --> Model --+                       +--> Steps        what runs per layer, and why
 //	8xH200, 4x8xH100, ...  -> Cluster-+--> New(Request) ------+--> Traffic      bytes, in every counting
 //	judge, chat, decode   --> Workload+       |               +--> Memory       per GPU; refused if it cannot fit
 //	tp8+ep8, dp8+ep8, ... --> Layout -+       v               +--> Advice       rules with ids and reasons

@@ -62,6 +62,9 @@ type hfConfig struct {
 // families lists what ParseConfig reads.
 var families = []string{"qwen3_moe", "deepseek_v3", "kimi_k2", "mixtral", "llama4", "llama4_text", "gpt_oss"}
 
+// maxLayers is far above any model; it keeps a broken file from being counted layer by layer.
+const maxLayers = 1 << 14
+
 // ParseConfig reads a Hugging Face config.json of the Qwen3-MoE, DeepSeek-V3, Kimi-K2, Mixtral, Llama-4 or gpt-oss family.
 // Multi-modal files are read through their text_config. Dense models, unknown families and impossible sizes are errors.
 func ParseConfig(data []byte) (Model, error) {
@@ -83,6 +86,10 @@ func ParseConfig(data []byte) (Model, error) {
 	}
 	if c.Quant != nil {
 		quant = c.Quant
+	}
+	if c.Layers > maxLayers || c.DenseFirst < 0 {
+		return Model{}, fmt.Errorf("plan: config.json: %d layers, the first %d dense; want at most %d, and none negative", c.Layers,
+			c.DenseFirst, maxLayers)
 	}
 	m := Model{Name: c.name(), Family: c.ModelType, Layers: c.Layers, Hidden: c.Hidden, Vocab: c.Vocab, Tied: c.Tied,
 		MaxPosition: c.MaxPosition, TopK: max(c.TopK, c.TopKToken), Experts: max(c.Experts, c.LocalExperts, c.RoutedExperts),
