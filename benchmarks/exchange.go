@@ -77,29 +77,11 @@ func (s *session) exchangeCells() []exchange.Setup {
 
 // exchangeCell measures one cell's operations and returns how many elements were wrong.
 func (s *session) exchangeCell(ctx context.Context, cell exchange.Setup, cycle int) (wrong int64, err error) {
-	want := map[string]bool{}
-	for _, name := range s.moe {
-		want[name] = true
-	}
-	var results []exchange.Result
-	if want["dispatch"] || want["combine"] {
-		dispatch, combine, err := exchange.Exchange(ctx, s.world, cell, s.timing(), s.Check)
-		if err != nil {
-			return 0, err
-		}
-		results = append(results, dispatch, combine)
-	}
-	if want["moe_layer"] {
-		layer, err := exchange.Layer(ctx, s.world, cell, s.timing(), s.Check)
-		if err != nil {
-			return 0, err
-		}
-		results = append(results, layer)
+	results, err := exchange.Measure(ctx, s.world, cell, s.moe, s.timing(), s.Check)
+	if err != nil {
+		return 0, err
 	}
 	for _, r := range results {
-		if !want[r.Op] {
-			continue
-		}
 		wrong += max(0, r.Wrong)
 		s.exchangeRow(cell, r)
 		if err := s.results.Write(s.exchangeRecord(cell, r, cycle)); err != nil {

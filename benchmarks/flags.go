@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weftgo/weft/benchmarks/exchange"
 	"github.com/weftgo/weft/benchmarks/suite"
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
@@ -209,13 +210,10 @@ func (f *flags) roots() ([]int, error) {
 	return []int{r}, nil
 }
 
-// moeOps are the operations that are not one collective.
-var moeOps = []string{"dispatch", "combine", "moe_layer"}
-
 // ops returns what --op asks for, in the order of the table.
 func (f *flags) ops() (collectives []*suite.Operation, moe []string, err error) {
 	wanted := map[string]bool{}
-	all := append(suite.Names(), moeOps...)
+	all := append(suite.Names(), exchange.Names()...)
 	for _, name := range f.Op {
 		known := name == "all"
 		for _, n := range all {
@@ -234,7 +232,7 @@ func (f *flags) ops() (collectives []*suite.Operation, moe []string, err error) 
 			collectives = append(collectives, op)
 		}
 	}
-	for _, name := range moeOps {
+	for _, name := range exchange.Names() {
 		if wanted[name] {
 			moe = append(moe, name)
 		}

@@ -36,7 +36,7 @@ func Layer(ctx context.Context, w *comm.World, s Setup, t suite.Timing, checks i
 	if err := w.Run(ctx, m.rank); err != nil {
 		return Result{}, fmt.Errorf("moe_layer: %s: %w", s.Backend, err)
 	}
-	r := m.columns("moe_layer", m.clock, s.dispatchBytes()+s.combineBytes(), w.Size())
+	r := m.columns("moe_layer", m.clock, s)
 	if r.Wrong = m.wrong.Load(); m.want == nil {
 		r.Wrong = -1
 	}

@@ -39,8 +39,8 @@ func Exchange(ctx context.Context, w *comm.World, s Setup, t suite.Timing, check
 	if err := w.Run(ctx, m.rank); err != nil {
 		return dispatch, combine, fmt.Errorf("%s: %w", s.Backend, err)
 	}
-	dispatch = m.result("dispatch", m.watch[0], s.dispatchBytes(), m.wrong[0].Load())
-	combine = m.result("combine", m.watch[1], s.combineBytes(), m.wrong[1].Load())
+	dispatch = m.result("dispatch", m.watch[0], m.wrong[0].Load())
+	combine = m.result("combine", m.watch[1], m.wrong[1].Load())
 	return dispatch, combine, nil
 }
 
@@ -135,8 +135,8 @@ func (m *meter) check(x ep.Exchanger, in, out comm.Buffer, route ep.Routing, r i
 }
 
 // result puts the columns of one operation together.
-func (m *meter) result(op string, c *clock, rowBytes int, wrong int64) Result {
-	r := m.columns(op, c, rowBytes, len(m.Tokens))
+func (m *meter) result(op string, c *clock, wrong int64) Result {
+	r := m.columns(op, c, m.Setup)
 	if r.Wrong = wrong; m.checks == 0 {
 		r.Wrong = -1
 	}

@@ -30,8 +30,9 @@ func (t *traffic) add(before, after ep.Stats) {
 	t.busiest = max(t.busiest, slots)
 }
 
-// columns turns counters and times into a row, for rows of rowBytes.
-func (t *traffic) columns(op string, c *clock, rowBytes, ranks int) Result {
+// columns turns counters and times into a row of the table.
+func (t *traffic) columns(op string, c *clock, s Setup) Result {
+	ranks, rowBytes := s.ranks(), find(op).CopyBytes(s)
 	r := Result{Op: op, Backend: t.name, Iters: c.slowest()}
 	sorted := slices.Sorted(slices.Values(r.Iters))
 	r.P50Us, r.P99Us = suite.Percentile(sorted, 50), suite.Percentile(sorted, 99)

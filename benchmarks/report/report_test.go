@@ -26,7 +26,7 @@ func report(t *testing.T, args ...string) string {
 
 // The page of two recorded runs and one comparison with peers, its drawings left out: their last digits differ by machine.
 func TestPage(t *testing.T) {
-	dir := report(t, "testdata/before.jsonl", "testdata/after.jsonl", "testdata/peers.jsonl")
+	dir := report(t, "--format", "svg", "testdata/before.jsonl", "testdata/after.jsonl", "testdata/peers.jsonl")
 	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
 	require.NoError(t, err)
 	require.NotRegexp(t, `(src|href)="?(http|//)|@import|url\(["']?http`, string(page), "the page must load nothing")

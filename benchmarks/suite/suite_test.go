@@ -87,7 +87,11 @@ func TestEveryOperationIsRight(t *testing.T) {
 	everySetup(t, []int{1, 2, 3, 8}, func(t *testing.T, ranks int, s Setup, inPlace bool) {
 		b, err := New(open(t, ranks), s)
 		require.NoError(t, err)
-		for _, size := range []int64{0, 4, 400, 70000 * 4} {
+		sizes := []int64{0, 4, 400}
+		if ranks == 3 && !testing.Short() {
+			sizes = append(sizes, 70000*4) // beyond the period of the inputs
+		}
+		for _, size := range sizes {
 			res, err := b.Measure(context.Background(), size, inPlace, Timing{Iters: 2, Agg: 2}, 2)
 			require.NoError(t, err)
 			require.Equal(t, 2, res.Times.N)
