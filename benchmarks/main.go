@@ -44,7 +44,8 @@ func main() {
 func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	var f flags
 	helped := false
-	parser, err := kong.New(&f, kong.Name("benchmarks"), kong.Description(about), kong.Writers(out, errOut), kong.Vars{"ops": strings.Join(append(suite.Names(), exchange.Names()...), ", ")},
+	parser, err := kong.New(&f, kong.Name("benchmarks"), kong.Description(about), kong.Writers(out, errOut),
+		kong.Vars{"ops": strings.Join(append(suite.Names(), exchange.Names()...), ", ")},
 		kong.Exit(func(int) { helped = true }))
 	if err != nil {
 		return err
