@@ -220,10 +220,19 @@ func decide(q Question, as []Advice) Verdict {
 		use(RuleDensityHigh)
 	}
 	use(RuleFP8Slice)
-	if l.Check(q.Model) != nil { // tp does not divide: give the rest to dp
-		for l.TP > 1 && l.Check(q.Model) != nil {
-			l.TP, l.DP = l.TP/2, l.DP*2
+	for l.TP%2 == 0 && l.Check(q.Model) != nil { // tp does not divide: give the rest to dp
+		l.TP, l.DP = l.TP/2, l.DP*2
+	}
+	fits := func(l Layout) bool {
+		return MemoryOf(q.Model, q.Cluster, l, max(1, q.Tokens/l.DP), q.Workload.MaxPrompt+q.Workload.Output).Fits
+	}
+	for l.DP%2 == 0 && !fits(l) { // replicated attention weights are too much: split them
+		next := l
+		next.TP, next.DP = l.TP*2, l.DP/2
+		if next.Check(q.Model) != nil {
+			break
 		}
+		l = next
 	}
 	v.Layout = l.String()
 	return v

@@ -131,6 +131,11 @@ func TestGoldenFlags(t *testing.T) {
 		"F2":  "2x: 4 KV heads are held twice at tp8 (47 against 188 KiB per token and GPU)",
 		"F5":  "10.5 S counts copies to the own rank; on the wire it is 9.19 S (independent draws) or 9.34 S (distinct experts): 50 % more",
 		"F6":  "as a ring; with reduction in the switch 47.0 GiB to 52.9 GiB",
+		"F7":  "they are for 32,768 tokens; a forward of 131,072 (the limit) moves 329.0 GiB per GPU as a ring",
+		"F8":  "87 + 112 = 199 sequences in one forward, and 1282 tokens a prompt against the stated 2,000 and more",
+		"F9":  "those shares put the traces at 2810 and 1884 ms: the slower layout would be the shorter one",
+		"F10": "2,500 tokens shared by 4 prompts of 3,500 save 2.15x, of 3,350 2.27x; 12x needs whole prompts replayed",
+		"F22": "the tax is max/mean: between 1.06 and 1.74 for that max/min on 8 ranks",
 		"F12": "54.74 / 56.60 / 60.32 / 67.77 / 437.9 from the config; with replicated KV heads, norms and routers tp8 holds 54.91",
 	}
 	got := map[string]string{}

@@ -100,7 +100,29 @@ func New(q Request) (*Report, error) {
 		r.HandOffs = append(r.HandOffs, Volume{fmt.Sprintf("pp%d", p), b, b / float64(p), HandOffFactor(p)})
 	}
 	r.Advice, r.Verdict = Advise(Question{m, c, q.Workload, q.Tokens})
+	r.Advice = append(r.Advice, disagreement(r)...)
 	return r, nil
+}
+
+// RulePrediction fires when the time model prefers another layout than the rules by more than its own error.
+const RulePrediction = "prediction-differs"
+
+func disagreement(r *Report) []Advice {
+	best, verdict := 0, -1
+	for i, row := range r.Rows {
+		if row.Serving.Requests > r.Rows[best].Serving.Requests {
+			best = i
+		}
+		if row.Layout == r.Verdict.Layout {
+			verdict = i
+		}
+	}
+	if verdict < 0 || r.Rows[best].Serving.Requests <= 1.15*r.Rows[verdict].Serving.Requests {
+		return nil
+	}
+	return []Advice{{RulePrediction, "measure", fmt.Sprintf("the rules say %s, the time model %s (%.1f against %.1f requests/s): it knows no "+
+		"kernel that is slower than its table, no padding and no stalls", r.Verdict.Layout, r.Rows[best].Layout,
+		r.Rows[best].Serving.Requests, r.Rows[verdict].Serving.Requests), measureLayouts}}
 }
 
 func row(q Request, l Layout) Row {

@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // A Point is one value of a curve.
@@ -182,5 +184,6 @@ func crossovers(cs []Curve, lowerWins bool) []Crossover {
 			}
 		}
 	}
+	slices.SortStableFunc(out, func(a, b Crossover) int { return cmp.Compare(a.X, b.X) })
 	return out
 }

@@ -104,6 +104,9 @@ func PrefillSkew(dp int, b Batch, o Options) float64 {
 		return 1
 	}
 	mean := float64(b.Prefill) / float64(dp) / float64(b.Lump)
+	if mean > 50 { // as good as normal
+		return 1 + math.Sqrt(2*math.Log(float64(dp))/mean)
+	}
 	chance := math.Exp(-mean) // of k arrivals
 	below, most := chance, 0.0
 	for k := 1; k < int(mean)+40+int(10*math.Sqrt(mean)); k++ {
