@@ -67,13 +67,15 @@ func (c Config) checkMoE(m *checkpoint.Config, ranks int) error {
 	return c.moeConfig(m).Validate()
 }
 
-func (c Config) checkMemory(m *checkpoint.Config, _ int) error {
+func (c Config) checkMemory(m *checkpoint.Config, ranks int) error {
 	if c.MaxBytes == 0 {
 		return nil
 	}
-	if need := c.Memory(m, 0); need.Total() > c.MaxBytes {
-		return fmt.Errorf("rank 0 needs %d MiB (weights %d, %d blocks of keys and values %d, scratch %d) > MaxBytes %d MiB; use more ranks, fewer blocks or a smaller MaxBatchedTokens",
-			need.Total()>>20, need.Weights>>20, c.NumBlocks, need.Cache>>20, need.Scratch>>20, c.MaxBytes>>20)
+	for rank := range ranks {
+		if need := c.Memory(m, rank); need.Total() > c.MaxBytes {
+			return fmt.Errorf("rank %d needs %d MiB (weights %d, %d blocks of keys and values %d, scratch %d) > MaxBytes %d MiB; use more ranks, fewer blocks or a smaller MaxBatchedTokens",
+				rank, need.Total()>>20, need.Weights>>20, c.NumBlocks, need.Cache>>20, need.Scratch>>20, c.MaxBytes>>20)
+		}
 	}
 	return nil
 }
@@ -88,7 +90,7 @@ type Memory struct {
 // Total returns the sum.
 func (m Memory) Total() int64 { return m.Weights + m.Cache + m.Scratch }
 
-// Memory estimates what a rank needs. Rank 0 needs most.
+// Memory estimates what a rank needs.
 func (c Config) Memory(m *checkpoint.Config, rank int) Memory {
 	c = c.withDefaults()
 	tp, h, d := c.Parallel.TP, m.HiddenSize, m.HeadDim

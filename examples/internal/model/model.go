@@ -88,7 +88,8 @@ func numMoE(c *checkpoint.Config) int {
 }
 
 // New loads this rank's part of the model in folder. It is collective over c, which holds all TP x DP ranks: rank is
-// replica x TP + shard. The folder must stay open as long as the model is used: embeddings are read from it row by row.
+// replica x TP + shard. The folder must stay open as long as the model is used: embeddings are read from it row by row. A tracer
+// must be set on c before, since the group of the replica inherits it.
 func New(ctx context.Context, c *comm.Comm, folder *checkpoint.Folder, cfg Config) (*Model, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Check(folder.Config, c.Size()); err != nil {
@@ -164,7 +165,8 @@ func (m *Model) MoELayers() []*moe.Layer {
 // needs none.
 func (m *Model) Exchanger() ep.Exchanger { return m.exchanger }
 
-// Stats returns the collectives of this rank so far, those of the world's Comm and those of the replica's group together.
+// Stats returns the collectives of this rank so far, those of the world's Comm and those of the replica's group together. New
+// runs some too: what steps cost is the difference to the Stats after New, and [Config.Formula] says what it must be.
 func (m *Model) Stats() comm.Stats {
 	s := m.world.Stats()
 	if m.tp != nil {
