@@ -41,7 +41,6 @@ func (m *Model) moeBlock(s comm.Stream, y *layer) error {
 		}
 		m.passRows(n, rowWork{y: in, norm: y.postNorm})
 	}
-	m.look(probeRouter, y.index, in)
 	if err := y.moe.Forward(s, comm.Of(out, h), comm.Of(in, h)); err != nil {
 		return err
 	}
@@ -67,7 +66,6 @@ func (m *Model) scatteredMoE(s comm.Stream, y *layer) error {
 		}
 		m.passRows(own.len(), rowWork{base: own.lo, y: in, norm: y.postNorm})
 	}
-	m.look(probeRouter, y.index, in)
 	if err := y.moe.Forward(s, comm.Of(out, h), comm.Of(in, h)); err != nil {
 		return err
 	}

@@ -60,7 +60,6 @@ type probePoint uint8
 
 const (
 	probeEmbedding probePoint = iota // [numTokens, hidden]
-	probeRouter                      // [rows of this rank, hidden], input of a MoE block
 	probeLayer                       // [numTokens, hidden], output of a layer
 	probeFinal                       // [numLogits, hidden], after the final norm
 )
