@@ -19,6 +19,7 @@ type Cluster struct {
 	Multicast    bool    `json:"multicast"`     // the switch can reduce and multicast (NVLS)
 	Utilization  float64 `json:"utilization"`   // share of memory that a server may use
 	RuntimeBytes int64   `json:"runtime_bytes"` // context, graphs, communicators, fragmentation
+	ExpertChunk  int     `json:"expert_chunk"`  // rows for which experts keep intermediates at once; 0: all of a forward
 	Source       string  `json:"source"`
 }
 
@@ -33,6 +34,10 @@ func (c Cluster) Validate() error {
 	switch {
 	case c.GPUsPerNode <= 0 || c.Nodes <= 0:
 		return fmt.Errorf("plan: cluster %q has %d nodes of %d GPUs; want at least one GPU", c.Name, c.Nodes, c.GPUsPerNode)
+	case c.GPUsPerNode > maxGPUs || c.Nodes > maxGPUs || c.GPUs() > maxGPUs:
+		return fmt.Errorf("plan: cluster %q has %d nodes of %d GPUs; want at most %d GPUs", c.Name, c.Nodes, c.GPUsPerNode, maxGPUs)
+	case c.ExpertChunk < 0:
+		return fmt.Errorf("plan: cluster %q works on %d rows of experts at once; want 0 (all) or more", c.Name, c.ExpertChunk)
 	case c.MemoryBytes <= 0 || c.Utilization <= 0 || c.Utilization > 1:
 		return fmt.Errorf("plan: cluster %q has %d bytes a GPU and uses the share %g of it; want more than 0, and a share in (0, 1]",
 			c.Name, c.MemoryBytes, c.Utilization)
@@ -45,7 +50,11 @@ func (c Cluster) Validate() error {
 	return nil
 }
 
-const runtimeBytes = 3 * perGiB
+const (
+	runtimeBytes = 3 * perGiB
+	expertChunk  = 32768
+	maxGPUs      = 1 << 16
+)
 
 var clusters = map[string]Cluster{
 	"h200": {GPUsPerNode: 8, MemoryBytes: 141e9, LinkGBs: 450, NetGBs: 50, MemoryGBs: 4300, TFLOPs: 788, FP8TFLOPs: 1450,
@@ -99,6 +108,7 @@ func ClusterPreset(name string, gpus int) (Cluster, error) {
 		c.Nodes = gpus / c.GPUsPerNode
 	}
 	c.Name, c.Utilization, c.RuntimeBytes = fmt.Sprintf("%dx%s", gpus, kind), 0.9, runtimeBytes
+	c.ExpertChunk = expertChunk
 	if c.Nodes > 1 {
 		c.Name = fmt.Sprintf("%dx%dx%s", c.Nodes, c.GPUsPerNode, kind)
 	}

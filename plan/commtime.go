@@ -110,7 +110,7 @@ func commTime(m Model, c Cluster, l Layout, n, mine float64, o Options) float64 
 	switch {
 	case l.UseExchange() && l.Backend == AllToAll:
 		d := Load{Routing: m.Routing(), Tokens: mine / float64(l.TP), RowBytes: row + 8*float64(m.TopK), Ranks: l.Ranks(),
-			PerNode: c.GPUsPerNode, SMs: o.SMs}
+			PerNode: c.GPUsPerNode}
 		if o.WireFP8 {
 			d.RowBytes = float64(FP8.Bytes(1, int64(m.Hidden))) + 8*float64(m.TopK)
 		}

@@ -95,9 +95,6 @@ type Memory struct {
 	Refusal     string  `json:"refusal,omitempty"`
 }
 
-// chunkTokens is how many gathered rows the experts work on at once: intermediates are allocated for that many.
-const chunkTokens = 32768
-
 // MemoryOf predicts a GPU's memory. budget is the most tokens that one replica (one dp rank) takes in one forward, length the
 // longest request, which the KV cache must be able to hold. A layout that cannot fit has a Refusal with the numbers and the
 // largest budget that would fit.
@@ -169,12 +166,16 @@ func memoryTerms(m Model, c Cluster, l Layout, budget int) []Term {
 	if !l.EP {
 		slice = ceil(slice, ranks)
 	}
-	rows := min(seen, chunkTokens) * int64(m.TopK)
+	chunk := seen
+	if c.ExpertChunk > 0 {
+		chunk = min(seen, int64(c.ExpertChunk))
+	}
+	rows := chunk * int64(m.TopK)
 	terms := []Term{
 		{"hidden states", 2 * n * h * bf16Sz, "[tokens, hidden] and the residual"},
 		{"attention", n * width * bf16Sz, "q, k, v and output of this rank's heads"},
 		{"experts", rows * (max(2*slice, h) + slice) * bf16Sz,
-			fmt.Sprintf("gate/up and activation of %d tokens x %d experts at a time", min(seen, chunkTokens), m.TopK)},
+			fmt.Sprintf("gate/up and activation of %d tokens x %d experts at a time", chunk, m.TopK)},
 	}
 	if shared := ceil(int64(max(m.SharedIntermediate, m.DenseIntermediate)), tp); shared > 0 {
 		terms = append(terms, Term{"dense and shared ffn", n * 3 * shared * bf16Sz, "gate, up and activation"})

@@ -44,13 +44,14 @@ func TestRefusal(t *testing.T) {
 	require.Zero(t, never.MaxBudget)
 	require.Contains(t, never.Refusal, "437.90 GiB of weights")
 	require.Contains(t, never.Refusal, "no budget fits")
-	// The budget that dp8 was cut to, and the one it was cut from, on GPUs with 80 GB: the peak follows budget x dp.
-	c80, err := ClusterPreset("8xh100", 0)
-	require.NoError(t, err)
-	c80.MemoryBytes = 96e9
+	// The article's cut: experts that work on all rows at once take 131,072 tokens under tp8, but under dp8 the peak follows
+	// budget x dp, so that only the eighth of it fits.
+	c.ExpertChunk = 0
 	agrs := layout(t, "dp8+ep8:agrs")
-	require.True(t, MemoryOf(m, c80, agrs, 16384, 4704).Fits)
-	require.False(t, MemoryOf(m, c80, agrs, 131072, 4704).Fits)
+	require.True(t, MemoryOf(m, c, layout(t, "tp8"), 131072, 4704).Fits)
+	require.False(t, MemoryOf(m, c, agrs, 131072, 4704).Fits)
+	require.True(t, MemoryOf(m, c, agrs, 16384, 4704).Fits)
+	require.False(t, MemoryOf(m, c, agrs, 65536, 4704).Fits)
 }
 
 // TestMemoryGrows: more tokens never take less memory, and all items add up to the usable memory.

@@ -139,9 +139,8 @@ func (o Options) Validate() error {
 	if o.TokenSkew != 0 && o.TokenSkew < 1 {
 		return fmt.Errorf("plan: token skew %g; max/mean is at least 1", o.TokenSkew)
 	}
-	if o.Zipf < 0 || o.Redundant < 0 || o.SMs < 0 || o.LockstepUS < 0 {
-		return fmt.Errorf("plan: zipf %g, redundant experts %d, SMs %d, lockstep %g us: none may be negative", o.Zipf, o.Redundant, o.SMs,
-			o.LockstepUS)
+	if o.Zipf < 0 || o.Redundant < 0 || o.LockstepUS < 0 {
+		return fmt.Errorf("plan: zipf %g, redundant experts %d, lockstep %g us: none may be negative", o.Zipf, o.Redundant, o.LockstepUS)
 	}
 	return nil
 }
@@ -153,6 +152,6 @@ func assumptions(c Cluster) []string {
 		fmt.Sprintf("a GEMM over slices of width d reaches d/(d+%d) of the rate (from the article's 40 against 44 requests/s)", sliceHalf),
 		fmt.Sprintf("%d us per forward for launches and scheduling; prompts arrive by chance, dp ranks wait for the fullest", stepUS),
 		fmt.Sprintf("%.1f GiB per GPU for the runtime and %.0f %% of memory usable", gib(c.RuntimeBytes), 100*c.Utilization),
-		"activations and KV cache are bf16; prefix caching is not counted",
+		"activations and KV cache are bf16; of the prompts' tokens the prefix cache has the share that the workload says",
 	}
 }

@@ -78,7 +78,7 @@ func sweepRanks(q Request) *Sweep {
 		add(0, 2*GatherTime(c, float64(per*p)*row, p, q.Options.BroadcastLL).Micros)
 		for i, scheme := range []Scheme{Flat, Hierarchical, Expanded} {
 			e := exchangerFor(c, scheme)
-			load := Load{Routing: q.Model.Routing(), Tokens: float64(per), RowBytes: row, Ranks: p, PerNode: c.GPUsPerNode, SMs: q.Options.SMs}
+			load := Load{Routing: q.Model.Routing(), Tokens: float64(per), RowBytes: row, Ranks: p, PerNode: c.GPUsPerNode}
 			back := load
 			back.Combine = true
 			if q.Options.WireFP8 {

@@ -9,7 +9,6 @@ type Options struct {
 	Zipf        float64 `json:"zipf"`         // of expert popularity
 	Redundant   int     `json:"redundant"`    // expert copies added by load balancing; 0: none
 	Overlap     bool    `json:"overlap"`      // two micro-batches, one computes while the other communicates
-	SMs         int     `json:"sms"`          // given to an exchange
 	WireFP8     bool    `json:"wire_fp8"`     // dispatched rows in fp8
 	LockstepUS  float64 `json:"lockstep_us"`  // host agreement on sizes before each forward of dp ranks; 0 means 100
 	BroadcastLL bool    `json:"broadcast_ll"` // agrs from grouped low-latency broadcasts, as in the article's trace

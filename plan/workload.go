@@ -13,6 +13,8 @@ type Workload struct {
 	Output    int    `json:"output_tokens"` // mean
 	InFlight  int    `json:"in_flight"`
 	Note      string `json:"note"`
+	// Cached is the share of prompt tokens that the prefix cache already has.
+	Cached float64 `json:"cached"`
 }
 
 // Kind says what bounds a workload.
@@ -32,8 +34,15 @@ func (w Workload) Validate() error {
 		return fmt.Errorf("plan: workload %q: prompts of %d (at most %d) tokens, %d output tokens, %d in flight; all must be positive "+
 			"and the longest prompt at least the mean", w.Name, w.Prompt, w.MaxPrompt, w.Output, w.InFlight)
 	}
+	if w.Cached < 0 || w.Cached >= 1 {
+		return fmt.Errorf("plan: workload %q finds the share %g of its prompts in the prefix cache; want 0 or more and less than 1", w.Name,
+			w.Cached)
+	}
 	return nil
 }
+
+// computed returns the tokens of a request that are computed: the prompt's without the cached ones, and the output's.
+func (w Workload) computed() float64 { return float64(w.Prompt)*(1-w.Cached) + float64(w.Output) }
 
 var workloads = map[string]Workload{
 	"judge": {Prompt: 3350, MaxPrompt: 4700, Output: 4, InFlight: 64,

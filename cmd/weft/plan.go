@@ -20,6 +20,8 @@ type planCommand struct {
 	Prompt   int      `help:"Mean prompt tokens, instead of the workload's."`
 	Output   int      `help:"Mean output tokens, instead of the workload's."`
 	InFlight int      `help:"Requests in flight, instead of the workload's."`
+	Cached   float64  `help:"Share of prompt tokens that the prefix cache has (0 to 1)."`
+	Chunk    int      `name:"expert-chunk" help:"Rows for which experts keep intermediates at once; 0: all of a forward." default:"32768"`
 	Tokens   int      `help:"Tokens of one forward over all ranks." default:"32768"`
 	Layout   []string `help:"Layouts to compare, as tp8+ep8 or dp8+ep8:alltoall; the default is the standard comparison."`
 	TP       int      `name:"tp" help:"One layout: tensor parallel size."`
@@ -91,6 +93,7 @@ func (p *planCommand) request() (q plan.Request, err error) {
 	if q.Cluster, err = plan.ClusterPreset(p.Cluster, gpus); err != nil {
 		return q, err
 	}
+	q.Cluster.ExpertChunk = p.Chunk
 	if q.Workload, err = p.workload(); err != nil {
 		return q, err
 	}
@@ -139,6 +142,7 @@ func (p *planCommand) workload() (plan.Workload, error) {
 		}
 	}
 	w.MaxPrompt = max(w.MaxPrompt, w.Prompt)
+	w.Cached = p.Cached
 	return w, nil
 }
 
