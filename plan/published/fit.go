@@ -38,7 +38,10 @@ func misfit(ss []sample, predict func(sample) float64, measured func(sample) flo
 // FitExchanger returns e with the constants that predict its fit rows best; names lists which constants may move. Rates
 // stay below the line rates of the tables.
 func FitExchanger(e plan.Exchanger, names []string) (plan.Exchanger, float64) {
-	ss := samples(e.Name, "fit")
+	return fitExchanger(e, names, samples(e.Name, "fit"))
+}
+
+func fitExchanger(e plan.Exchanger, names []string, ss []sample) (plan.Exchanger, float64) {
 	set := func(e plan.Exchanger, x []float64) plan.Exchanger {
 		for i, n := range names {
 			*exchangerField(&e, n) = x[i]
@@ -64,7 +67,10 @@ func FitExchanger(e plan.Exchanger, names []string) (plan.Exchanger, float64) {
 
 // FitCollective is FitExchanger for a collective.
 func FitCollective(c plan.Collective, names []string) (plan.Collective, float64) {
-	ss := samples(c.Name, "fit")
+	return fitCollective(c, names, samples(c.Name, "fit"))
+}
+
+func fitCollective(c plan.Collective, names []string, ss []sample) (plan.Collective, float64) {
 	set := func(c plan.Collective, x []float64) plan.Collective {
 		for i, n := range names {
 			*collectiveField(&c, n) = x[i]

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -122,6 +123,23 @@ func named(t *testing.T, name string) Table {
 	return Table{}
 }
 
+// harder returns what stands below the error table: predictions beyond the fitted range, and with another system's constants.
+func harder(t *testing.T) string {
+	ex, co := Extrapolate()
+	require.LessOrEqual(t, ex, 0.25)
+	require.LessOrEqual(t, co, 0.25)
+	var worst, sum float64
+	ts := Transfers()
+	for _, tr := range ts {
+		worst, sum = math.Max(worst, tr.Median), sum+tr.Median/float64(len(ts))
+	}
+	require.LessOrEqual(t, worst, 0.25)
+	return fmt.Sprintf("Harder: fitted on the smaller half of each system's rows, the larger half is predicted with a median error of "+
+		"%.1f %% (exchanges) and %.1f %% (collectives). With another system's constants and nothing fitted, %d pairs of low-latency "+
+		"exchanges over the same network are predicted with a median error of %.1f %% on average, %.1f %% at worst.\n",
+		100*ex, 100*co, len(ts), 100*sum, 100*worst)
+}
+
 // TestErrorTable prints the error table, holds the bars, and compares it with docs/planner.md.
 func TestErrorTable(t *testing.T) {
 	lines := Evaluate()
@@ -144,6 +162,7 @@ func TestErrorTable(t *testing.T) {
 		}
 	}
 	text += "\nPairs whose order the planner gets wrong; in each the source has less work taking longer:\n\n" + strings.Join(impossible, "")
+	text += "\n" + harder(t)
 	t.Log("\n" + text)
 	require.LessOrEqual(t, ex, 0.15)
 	require.LessOrEqual(t, co, 0.10)
@@ -158,6 +177,9 @@ func TestErrorTable(t *testing.T) {
 		next := string(doc[:i]) + begin + "\n" + text + "\n" + string(doc[j:])
 		require.NoError(t, os.WriteFile(file, []byte(next), 0o644))
 		return
+	}
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the last digits of a fit depend on fused multiply-add; the document holds amd64's")
 	}
 	require.Equal(t, "\n"+text+"\n", string(doc[i+len(begin):j]), "docs/planner.md is stale: go test ./plan/published -update")
 }
