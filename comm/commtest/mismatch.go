@@ -31,8 +31,8 @@ func (s *suite) allInvalid(t *testing.T, w *comm.World, fn func(tb testing.TB, c
 	})
 }
 
-// mismatch is a call that does not fit together over mismatchRanks ranks: the error must hold the words.
-type mismatch struct {
+// misfit is a call that does not fit together over mismatchRanks ranks: the error must hold the words.
+type misfit struct {
 	name  string
 	call  func(tb testing.TB, c *comm.Comm) error
 	words []string
@@ -52,8 +52,8 @@ func own(c *comm.Comm, usual, other int) int {
 	return usual
 }
 
-func mismatchedCalls() []mismatch {
-	return []mismatch{
+func mismatchedCalls() []misfit {
+	return []misfit{
 		{"kind", func(tb testing.TB, c *comm.Comm) error {
 			if c.Rank() == oddRank {
 				return c.Barrier(comm.Stream{})
@@ -93,8 +93,8 @@ func mismatchedCalls() []mismatch {
 	}
 }
 
-func mismatchedCounts() []mismatch {
-	return []mismatch{
+func mismatchedCounts() []misfit {
+	return []misfit{
 		{"own count over max", func(tb testing.TB, c *comm.Comm) error {
 			n := comm.OnDevice(int32s(tb, c, own(c, 1, 7)), int32s(tb, c, 0, 0, 0, 0), 2)
 			return c.AllGatherV(comm.Stream{}, n, comm.Part{Dst: buf(tb, c, 8, 3), Src: buf(tb, c, 9, 3)})
