@@ -16,7 +16,7 @@ import (
 )
 
 var judgeFolder = sync.OnceValues(func() (*checkpoint.Folder, error) { return checkpoint.OpenFS(bundled.FS(), bundled.Name) })
-var oddFolder = sync.OnceValues(func() (*checkpoint.Folder, error) { return checkpoint.Open("testdata/odd-a") })
+var oddFolder = sync.OnceValues(func() (*checkpoint.Folder, error) { return checkpoint.Open("../checkpoint/testdata/odd-a") })
 
 // layout is how a test spreads a model.
 type layout struct {
