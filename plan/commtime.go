@@ -31,11 +31,27 @@ func AllReduceTime(c Cluster, bytes float64, p int, multicast bool) Chosen {
 		if err != nil {
 			panic(err)
 		}
-		if t := scaled(k, c).Time(bytes, p); t < best.Micros {
+		t := scaled(k, c).Time(bytes, p)
+		if p > c.GPUsPerNode {
+			t += 2 * hops(c, p)
+		}
+		if t < best.Micros {
 			best.By, best.Micros = name, t
 		}
 	}
 	return best
+}
+
+// NCCL's latencies of a ring step with its low-latency protocol (nccl src/graph/tuning.cc): inside a node, between nodes.
+const (
+	hopLinkUS = 0.6
+	hopNetUS  = 2.7
+)
+
+// hops returns the microseconds that a ring's steps take beyond those of one node.
+func hops(c Cluster, p int) float64 {
+	nodes := float64(p) / float64(c.GPUsPerNode)
+	return hopLinkUS*(float64(p-c.GPUsPerNode)-nodes) + hopNetUS*nodes
 }
 
 // scaled moves a Hopper implementation's rates to another link rate.
@@ -60,7 +76,7 @@ func GatherTime(c Cluster, bytes float64, p int, broadcastLL bool) Chosen {
 	if p > c.GPUsPerNode { // each rank receives all but its node's rows over its own NIC
 		share := float64(p-c.GPUsPerNode) / float64(p)
 		net := share * bytes / float64(c.GPUsPerNode) / (0.97 * c.NetGBs) / 1e3
-		return Chosen{"gather", by + " + network", math.Max(net, k.Time(bytes, p))}
+		return Chosen{"gather", by + " + network", math.Max(net, k.Time(bytes, p)) + hops(c, p)}
 	}
 	return Chosen{"gather", by, k.Time(bytes, p)}
 }
@@ -109,15 +125,15 @@ func commTime(m Model, c Cluster, l Layout, n, mine float64, o Options) float64 
 	moe := float64(m.MoELayers())
 	switch {
 	case l.UseExchange() && l.Backend == AllToAll:
-		d := Load{Routing: m.Routing(), Tokens: mine / float64(l.TP), RowBytes: row + 8*float64(m.TopK), Ranks: l.Ranks(),
+		skew := ExpertSkew(m, l.ExpertRanks(), o) // the hottest rank receives so much more
+		d := Load{Routing: m.Routing(), Tokens: skew * mine / float64(l.TP), RowBytes: row + 8*float64(m.TopK), Ranks: l.Ranks(),
 			PerNode: c.GPUsPerNode}
 		if o.WireFP8 {
 			d.RowBytes = float64(FP8.Bytes(1, int64(m.Hidden))) + 8*float64(m.TopK)
 		}
 		k := d
 		k.RowBytes, k.Combine = row, true
-		skew := ExpertSkew(m, l.ExpertRanks(), o)
-		total += moe * (tp + skew*(ExchangeTime(c, d).Micros+ExchangeTime(c, k).Micros))
+		total += moe * (tp + ExchangeTime(c, d).Micros + ExchangeTime(c, k).Micros)
 	case l.DP > 1 && !l.Replicas:
 		one := GatherTime(c, n*row, l.Ranks(), o.BroadcastLL).Micros
 		total += moe * (tp + 2*one)

@@ -53,6 +53,9 @@ type hfConfig struct {
 	VDim   int    `json:"v_head_dim"`
 	TopKBy string `json:"topk_method"`
 
+	DType      string `json:"dtype"`
+	TorchDType string `json:"torch_dtype"`
+
 	Quant *struct {
 		Method string `json:"quant_method"`
 	} `json:"quantization_config"`
@@ -86,6 +89,11 @@ func ParseConfig(data []byte) (Model, error) {
 	}
 	if c.Quant != nil {
 		quant = c.Quant
+	}
+	for _, d := range []string{c.DType, c.TorchDType} {
+		if d != "" && d != "bfloat16" && d != "float16" {
+			return Model{}, fmt.Errorf("plan: config.json: dtype %q; have bfloat16 and float16, or a quantization_config", d)
+		}
 	}
 	if c.Layers > maxLayers || c.DenseFirst < 0 {
 		return Model{}, fmt.Errorf("plan: config.json: %d layers, the first %d dense; want at most %d, and none negative", c.Layers,

@@ -141,10 +141,14 @@ func (l Layout) Check(m Model) error {
 // agrs and by all-to-all; dp without ep; separate replicas; a pipeline of two.
 func StandardLayouts(m Model, gpus int) []Layout {
 	ls := []Layout{{TP: gpus, DP: 1, PP: 1}, {TP: gpus, DP: 1, PP: 1, EP: true}}
+	backend := AgRs
+	if gpus > 16 {
+		backend = AllToAll
+	}
 	if gpus > 1 {
-		for dp := 2; dp < gpus; dp *= 2 {
-			if gpus%dp == 0 {
-				ls = append(ls, Layout{TP: gpus / dp, DP: dp, PP: 1, EP: true, Backend: AgRs})
+		for tp := 16; tp > 1; tp /= 2 {
+			if tp < gpus && gpus%tp == 0 {
+				ls = append(ls, Layout{TP: tp, DP: gpus / tp, PP: 1, EP: true, Backend: backend})
 			}
 		}
 		ls = append(ls, Layout{TP: 1, DP: gpus, PP: 1, EP: true, Backend: AgRs},

@@ -149,6 +149,13 @@ func kvCapacity(m Model, l Layout, free int64, length int) int64 {
 	return int64(float64(free) / float64(per) * float64(length))
 }
 
+// exchangeBytes is what an exchanger of package ep shares with its peers at worst (ep.Config.Bytes): tokens of its own, recv
+// rows from all ranks, copies of each token sent.
+func exchangeBytes(tokens, recv, hidden, copies, ids int64) int64 {
+	send, row := tokens*copies, hidden*bf16Sz+4
+	return (send+recv)*(row+ids) + tokens*row + (recv+send)*hidden*bf16Sz + (recv+tokens)*hidden*4
+}
+
 // memoryTerms lists what depends on the budget, and the runtime.
 func memoryTerms(m Model, c Cluster, l Layout, budget int) []Term {
 	n, h := int64(budget), int64(m.Hidden)
@@ -183,8 +190,8 @@ func memoryTerms(m Model, c Cluster, l Layout, budget int) []Term {
 	ids := int64(m.TopK) * 8
 	switch {
 	case gathered && l.UseExchange() && l.Backend == AllToAll:
-		terms = append(terms, Term{"exchange buffers", 2 * seen * (h*bf16Sz + ids),
-			"dispatch and combine at worst: every token of every rank comes here"})
+		terms = append(terms, Term{"exchange buffers", exchangeBytes(n, seen, h, int64(min(int(ranks), m.TopK)), ids),
+			"at worst every token of every rank comes here: rows out and in, outputs back, f32 sums"})
 	case gathered:
 		terms = append(terms, Term{"gather peak", seen * (2*h*bf16Sz + ids), "all ranks' rows with weights and ids, and partial outputs"})
 	case l.TP > 1:

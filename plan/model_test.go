@@ -62,6 +62,8 @@ func TestConfigErrors(t *testing.T) {
 		{`{"model_type":"deepseek_v3","num_hidden_layers":2,"n_routed_experts":8,"moe_layer_freq":2}`, "moe_layer_freq 2"},
 		{`{"model_type":"llama4","num_hidden_layers":2,"num_local_experts":8}`, "interleave_moe_layer_step 0"},
 		{`{"model_type":"mixtral","num_local_experts":8,"quantization_config":{"quant_method":"awq"}}`, `quant_method "awq"`},
+		{`{"model_type":"mixtral","torch_dtype":"float32"}`, `dtype "float32"`},
+		{`{"model_type":"mixtral","num_hidden_layers":99999999}`, "99999999 layers"},
 		{`{"model_type":"llama4","text_config":"x"}`, "text_config"},
 		{`{"model_type":"mixtral","num_hidden_layers":"many"}`, "config.json"},
 	} {

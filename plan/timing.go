@@ -184,8 +184,8 @@ func ExpertSkew(m Model, ranks int, o Options) float64 {
 		return 1
 	}
 	shares := Skewed(m.Experts, o.Zipf)
-	if o.Redundant > 0 {
-		return Balanced(shares, ranks, o.Redundant)
+	if redundant := max(o.Redundant, ranks-m.Experts); redundant > 0 { // no rank stays empty
+		return Balanced(shares, ranks, redundant)
 	}
 	return Imbalance(shares, ranks)
 }
