@@ -40,6 +40,7 @@ func TestArticleTables(t *testing.T) {
 		"tp8 ring 28.00 82.25 658.0", "tp8+ep8 ring 28.00 82.25 658.0", "tp8 in-switch 18.00 52.88 423.0",
 		"dp8+ep8:agrs ring 14.00 41.12 329.0", "dp8+ep8:alltoall self 10.50 30.85 246.8", "dp8+ep8:alltoall wire 9.19 26.99 216.0",
 		"dp8+ep8:alltoall distinct-wire 9.34 27.45 219.6", "pp2 256 MiB pp4 768 MiB pp8 1792 MiB",
+		"pp2 11.1 % pp4 27.3 % pp8 46.7 %",
 		"8 5.251 5.339 4.672", "tp8 54.74 54.91", "dp2tp4+ep8:agrs 56.60", "dp4tp2+ep8:agrs 60.32", "dp8+ep8:agrs 67.77", "dp8:replicas 437.90",
 		"refused: dp8:replicas", "F1 ep halves the weights", "2x: 4 KV heads are held twice", "Try first: tp8+ep8 (fits-one-node",
 	} {

@@ -98,7 +98,11 @@ func (p *printer) traffic(r *plan.Report) {
 	for _, h := range r.HandOffs {
 		p.f(" %s %.0f MiB", h.Counting, h.Aggregate/mib)
 	}
-	p.f("\nRanks that a token reaches\n")
+	p.f("\nBubble of a pipeline with 8 micro-batches:")
+	for _, n := range []int{2, 4, 8} {
+		p.f(" pp%d %.1f %%", n, 100*plan.Bubble(n, 8))
+	}
+	p.f("\n\nRanks that a token reaches\n")
 	rows = [][]string{{"ranks", "independent draws", "distinct experts", "of these on the wire"}}
 	for _, f := range r.Fanouts {
 		rows = append(rows, []string{fmt.Sprint(f.Ranks), fmt.Sprintf("%.3f", f.Independent), fmt.Sprintf("%.3f", f.Distinct),
