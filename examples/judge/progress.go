@@ -7,7 +7,6 @@ import (
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/sys/unix"
 )
 
 // progress shows one bar a layout on a terminal, and one line a layout elsewhere.
@@ -28,9 +27,10 @@ func newProgress(w io.Writer, total int) *progress {
 	return p
 }
 
+// isTerminal reports whether f is a character device: a terminal, or /dev/null, where bars do no harm.
 func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // begin says what is going on with a layout.
