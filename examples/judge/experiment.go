@@ -116,8 +116,8 @@ func (r *runCommand) prepare(s streams) (*experiment, error) {
 }
 
 func (x *experiment) print(rows []*row) {
-	fmt.Fprintf(x.out, "\n%s, %s profile: %d requests a layout, %d in flight; %d ranks share %d cores of this machine.\n\n",
-		x.folder.Name(), x.Profile, len(x.requests), x.inFlight, rows[0].Ranks, runtime.GOMAXPROCS(0))
+	fmt.Fprintf(x.out, "\n%s, %s profile: %d requests a layout, %d in flight; the ranks share %d cores of this machine.\n\n",
+		x.folder.Name(), x.Profile, len(x.requests), x.inFlight, runtime.GOMAXPROCS(0))
 	printTable(x.out, rows)
 	fmt.Fprint(x.out, legend)
 	if x.Verbose {

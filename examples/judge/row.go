@@ -97,7 +97,7 @@ func (r *row) problem(format string, args ...any) {
 // printTable writes the rows for a person.
 func printTable(w io.Writer, rows []*row) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "layout\treq/s\tp50 ms\tp99 ms\tprompt tok/s\tcompute\tcollective\twait\tcollectives/fwd\tMB/fwd\t= formula\tcopies/token\tload max/mean\tmax/min\taccuracy\tas tp8\t")
+	fmt.Fprintf(t, "layout\treq/s\tp50 ms\tp99 ms\tprompt tok/s\tcompute\tcollective\twait\tcollectives/fwd\tMB/fwd\t= formula\tcopies/token\tload max/mean\tmax/min\taccuracy\tas %s\t\n", rows[0].Name)
 	for _, r := range rows {
 		c, k, wait := r.meanShares()
 		calls, bytes, equal := r.perForward()
@@ -151,11 +151,11 @@ func (r *row) perForward() (calls, bytes float64, equal bool) {
 
 // legend says what the columns mean.
 const legend = `
-compute, collective, wait: parts of a rank's busy time, mean over ranks (8 ranks share the cores of this machine, so a rank that is ready
-  but has no core spends that time where it is). collectives/fwd: calls of one rank in one forward, lockstep not counted. MB/fwd: bytes moved
+compute, collective, wait: parts of a rank's busy time, mean over ranks (where ranks outnumber cores, a rank that is ready but has
+  no core spends that time where it is). collectives/fwd: calls of one rank in one forward, lockstep not counted. MB/fwd: bytes moved
   between ranks, all ranks together. = formula: every counter equals what the model's shape and the step's tokens give. copies/token: how
-  many ranks get a token in a MoE layer, its own counted. load: routed (token, expert) pairs per rank. as tp8: same texts, and
-  log-probabilities within 1e-3 of the first layout's.
+  many ranks get a token in a MoE layer, its own counted. load: routed (token, expert) pairs per rank. last column: same texts as the
+  first layout, and log-probabilities within 1e-3.
 `
 
 // printDetails writes the counters and the time of each rank.
