@@ -39,7 +39,7 @@ var exchangers = []struct{ name, strategy string }{
 func NewExchanger(ctx context.Context, c *comm.Comm, name string, cfg ep.Config) (ep.Exchanger, error) {
 	strategy, err := strategyOf(name)
 	if err != nil {
-		return nil, comm.Errorf("new exchanger", c.Rank(), comm.Invalid, "%w", err)
+		return nil, comm.Errorf("new exchanger", c.WorldRank(), comm.Invalid, "%w", err)
 	}
 	if strategy == "auto" {
 		strategy = ChooseExchanger(c.Size(), cfg)

@@ -22,14 +22,14 @@ func (x *Exchange) refuseCall(s comm.Stream, cause error) error {
 	return cause
 }
 
-// explain says what a driver's complaint about a count of -1 means.
+// explain says what a driver's complaint means where it is about a count of -1.
 func (x *Exchange) explain(err error) error {
 	var e *comm.Error
 	if !errors.As(err, &e) || e.Code != comm.Invalid {
 		return err
 	}
 	return &comm.Error{Op: x.Name(), Rank: e.Rank, Peer: e.Peer, Code: comm.Invalid,
-		Err: fmt.Errorf("dispatch: nothing was exchanged; a rank with own count %d refused its call, and its own error says why: %w", refused, err)}
+		Err: fmt.Errorf("dispatch: nothing was exchanged: %w (a rank with own count %d refused its call, and its own error says why)", err, refused)}
 }
 
 // refused is the count of a rank that cannot dispatch.

@@ -115,7 +115,7 @@ func (x *Exchange) fit(plan *routing.Plan) (dropped int, err error) {
 		return 0, nil
 	}
 	if x.Cfg.Overflow == ep.Fail {
-		return 0, x.Invalid("dispatch: rank %d would receive %d rows > MaxRecvRows %d; raise it, or set Overflow to Drop", dst, rows, limit)
+		return 0, x.Invalid("dispatch: rank %d would receive %d rows > MaxRecvRows %d; raise it, or set Overflow to Drop", x.WorldRank(dst), rows, limit)
 	}
 	x.matrix.clip(limit)
 	return plan.Keep(x.matrix.row(x.Comm.Rank())), nil

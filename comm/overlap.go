@@ -7,7 +7,7 @@ func (op *Op) validateOverlap(p Part, c *Comm, send rowRule) error {
 	if op.Kind == Broadcast || !overlap(p.Dst, p.Src) {
 		return nil
 	}
-	where := "are one buffer"
+	where := "they are one buffer"
 	switch op.Kind {
 	case AllReduce, Reduce:
 		if samePlace(p.Dst, p.Src) {

@@ -96,11 +96,22 @@ func (c Config) WithDefaults(size int) Config {
 	return c
 }
 
+// Bounds on sizes, so that products of two of them fit 64 bits.
+const (
+	maxInt32 = 1<<31 - 1
+	maxBanks = 1 << 10
+)
+
 // Validate reports the first thing that is wrong with c on its own, with the numbers. Zeros that mean a default are fine.
 func (c Config) Validate() error {
 	switch {
 	case c.NumExperts < 1 || c.TopK < 1 || c.Hidden < 1:
 		return fmt.Errorf("exchange: NumExperts %d, TopK %d, Hidden %d: each must be at least 1", c.NumExperts, c.TopK, c.Hidden)
+	case max(c.NumExperts, c.TopK, c.Hidden, c.MaxTokensPerRank, c.Alignment) > maxInt32:
+		return fmt.Errorf("exchange: NumExperts %d, TopK %d, Hidden %d, MaxTokensPerRank %d, Alignment %d: none may exceed %d",
+			c.NumExperts, c.TopK, c.Hidden, c.MaxTokensPerRank, c.Alignment, maxInt32)
+	case c.Banks > maxBanks:
+		return fmt.Errorf("exchange: Banks %d > %d: each holds memory of its own; lower it", c.Banks, maxBanks)
 	case c.MaxTokensPerRank < 1:
 		return fmt.Errorf("exchange: MaxTokensPerRank %d: at least 1 is needed, also on ranks without tokens", c.MaxTokensPerRank)
 	case c.DType != dtype.Invalid && c.DType != dtype.F32 && c.DType != dtype.BF16 && c.DType != dtype.F16:
@@ -131,7 +142,11 @@ func (c Config) Fill(size int) (Config, error) {
 		return c, fmt.Errorf("exchange: the placement is for %d experts on %d ranks, the exchange for %d experts on %d ranks",
 			p.NumExperts, p.Size, c.NumExperts, size)
 	}
-	if slots := c.MaxSlots(); slots > 1<<31-1 {
+	if c.MaxRecvRows > maxInt32 {
+		return c, fmt.Errorf("exchange: %d received rows (%d ranks x MaxTokensPerRank %d) do not fit 32 bits; lower MaxTokensPerRank or MaxRecvRows",
+			c.MaxRecvRows, size, c.MaxTokensPerRank)
+	}
+	if slots := c.MaxSlots(); slots > maxInt32 {
 		return c, fmt.Errorf("exchange: %d slots (MaxRecvRows %d x TopK %d, padded to %d) do not fit 32 bits; lower MaxTokensPerRank or MaxRecvRows",
 			slots, c.MaxRecvRows, c.TopK, c.Alignment)
 	}

@@ -3,6 +3,7 @@ package ep
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,13 @@ func TestValidate(t *testing.T) {
 		"placement is for 8 experts on 3 ranks":     func(c *Config) { c.Placement = routing.Placement{NumExperts: 8, Size: 3} },
 		"placement is for 9 experts on 2 ranks":     func(c *Config) { c.Placement = routing.Placement{NumExperts: 9, Size: 2} },
 		"expert 1 has no replica":                   func(c *Config) { c.Placement = routing.Placement{NumExperts: 8, Size: 2, Physical: []int32{0}} },
-		"4294967296 slots (MaxRecvRows 2147483648 ": func(c *Config) { c.MaxTokensPerRank = 1 << 30 },
+		"2147483648 slots (MaxRecvRows 1073741824 ": func(c *Config) { c.MaxTokensPerRank = 1 << 29 },
+		"2147483648 received rows (2 ranks x":       func(c *Config) { c.MaxTokensPerRank = 1 << 30 },
+		"MaxTokensPerRank 9223372036854775807, Ali": func(c *Config) { c.MaxTokensPerRank = math.MaxInt }, // 2 x that is -2
+		"TopK 4611686018427387904, Hidden 16, MaxT": func(c *Config) { c.TopK = 1 << 62 },
+		"Alignment 9223372036854775807: none may":   func(c *Config) { c.Alignment = math.MaxInt },
+		"2147483652 slots (MaxRecvRows 8 x TopK 2,": func(c *Config) { c.Alignment = 1<<29 + 1 - 3 },
+		"Banks 1073741824 > 1024":                   func(c *Config) { c.Banks = 1 << 30 },
 	} {
 		c := plain
 		change(&c)

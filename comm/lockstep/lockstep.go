@@ -87,7 +87,7 @@ func New(c *comm.Comm, cfg Config) (*Lockstep, error) {
 		cfg.TP = 1
 	}
 	if cfg.TP < 0 || c.Size()%cfg.TP != 0 {
-		return nil, comm.Errorf("lockstep", c.Rank(), comm.Invalid, "%d ranks are not whole replicas of %d ranks", c.Size(), cfg.TP)
+		return nil, comm.Errorf("lockstep", c.WorldRank(), comm.Invalid, "%d ranks are not whole replicas of %d ranks", c.Size(), cfg.TP)
 	}
 	l := &Lockstep{c: c, cfg: cfg,
 		send: make([]int64, words), recv: make([]int64, c.Size()*words),
@@ -130,20 +130,20 @@ func (l *Lockstep) Agree(ctx context.Context, r Record) (Agreement, error) {
 		return Agreement{}, l.dead
 	}
 	if err := ctx.Err(); err != nil {
-		return Agreement{}, comm.Errorf("lockstep", l.c.Rank(), comm.Aborted, "before step %d: %w", l.step+1, context.Cause(ctx))
+		return Agreement{}, comm.Errorf("lockstep", l.c.WorldRank(), comm.Aborted, "before step %d: %w", l.step+1, context.Cause(ctx))
 	}
 	if r.Tokens < 0 || r.PaddedTokens < 0 || r.PaddedTokens > 0 && r.PaddedTokens < r.Tokens {
-		return Agreement{}, comm.Errorf("lockstep", l.c.Rank(), comm.Invalid, "%d tokens padded to %d", r.Tokens, r.PaddedTokens)
+		return Agreement{}, comm.Errorf("lockstep", l.c.WorldRank(), comm.Invalid, "%d tokens padded to %d", r.Tokens, r.PaddedTokens)
 	}
 	l.step++
-	own := row{step: l.step, Record: r}
+	own := row{step: l.step, rank: l.c.WorldRank(), Record: r}
 	own.encode(l.send)
 	if err := l.gather(ctx); err != nil {
 		return Agreement{}, fmt.Errorf("lockstep: step %d: %w", l.step, err)
 	}
 	for i := range l.records {
 		if !l.records[i].decode(l.recv[i*words:]) {
-			l.dead = comm.Errorf("lockstep", l.c.Rank(), comm.Invalid, "step %d: rank %d is in another all_gather of this shape", l.step, i)
+			l.dead = comm.Errorf("lockstep", l.c.WorldRank(), comm.Invalid, "step %d: rank %d is in another all_gather of this shape", l.step, i)
 			return Agreement{}, l.dead
 		}
 	}

@@ -113,6 +113,33 @@ func TestDisagreementNamesBothSides(t *testing.T) {
 	}
 }
 
+// In a group made by Split the errors name ranks of the world.
+func TestDisagreementInAGroup(t *testing.T) {
+	w := open(t, 4)
+	errs := make([]error, 4)
+	require.NoError(t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		g, err := c.Split(ctx, c.Rank()/2, 0)
+		if err != nil {
+			return err
+		}
+		l, err := New(g, Config{})
+		if err != nil {
+			return err
+		}
+		r := Record{}
+		if c.Rank() == 3 {
+			r.Mode = 5
+		}
+		_, errs[c.Rank()] = l.Agree(ctx, r)
+		return nil
+	}))
+	require.NoError(t, errs[0])
+	require.NoError(t, errs[1])
+	for _, rank := range []int{2, 3} {
+		require.EqualError(t, errs[rank], fmt.Sprintf("lockstep: rank %d: invalid (rank 3): step 1: ranks disagree on the mode: rank 2 says 0; rank 3 says 5", rank))
+	}
+}
+
 func TestRankAStepAhead(t *testing.T) {
 	w := open(t, 2)
 	err := w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {

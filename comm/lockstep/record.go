@@ -8,7 +8,7 @@ import (
 )
 
 // words is the int64s of a record on the wire.
-const words = 8
+const words = 9
 
 // mark is the first word of a record, so that an all_gather of this shape by someone else is told from ours.
 const mark = 0x77656674_6c6f636b // "weftlock"
@@ -16,6 +16,7 @@ const mark = 0x77656674_6c6f636b // "weftlock"
 // row is a record as it travels.
 type row struct {
 	step uint64
+	rank int // in the world, which errors name
 	Record
 }
 
@@ -31,10 +32,11 @@ func (r *row) encode(w []int64) {
 	if r.Stop {
 		w[7] = 1
 	}
+	w[8] = int64(r.rank)
 }
 
 func (r *row) decode(w []int64) bool {
-	r.step = uint64(w[1])
+	r.step, r.rank = uint64(w[1]), int(w[8])
 	r.Record = Record{Tokens: int(w[2]), PaddedTokens: int(w[3]), Mode: int(w[4]), Hash: uint64(w[5]),
 		Generation: uint64(w[6]), Stop: w[7] == 1}
 	return w[0] == mark
@@ -71,7 +73,7 @@ func (l *Lockstep) disagree(peer int, what string, say func(*row) string, lo, hi
 		if ranks[s] == nil {
 			order = append(order, s)
 		}
-		ranks[s] = append(ranks[s], i)
+		ranks[s] = append(ranks[s], l.records[i].rank)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "step %d: ranks disagree on %s:", l.step, what)
@@ -85,7 +87,7 @@ func (l *Lockstep) disagree(peer int, what string, say func(*row) string, lo, hi
 			fmt.Fprintf(&b, " ranks %v say %s", r, s)
 		}
 	}
-	e := comm.Errorf("lockstep", l.c.Rank(), comm.Invalid, "%s", b.String())
-	e.Peer = peer
+	e := comm.Errorf("lockstep", l.c.WorldRank(), comm.Invalid, "%s", b.String())
+	e.Peer = l.records[peer].rank
 	return e
 }

@@ -36,6 +36,7 @@ func TestExchanger(t *testing.T, create New) {
 	t.Run("NumTokens", func(t *testing.T) { testNumTokens(t, create) })
 	t.Run("refused calls", func(t *testing.T) { testRefused(t, create) })
 	t.Run("construction", func(t *testing.T) { testConstruction(t, create) })
+	t.Run("group", func(t *testing.T) { testGroup(t, create) })
 	t.Run("NaN stays in its token", func(t *testing.T) { testNaN(t, create) })
 	t.Run("late rank", func(t *testing.T) { testLate(t, create) })
 	t.Run("dying rank", func(t *testing.T) { testDying(t, create) })

@@ -95,6 +95,42 @@ func testConstruction(t *testing.T, create New) {
 	}))
 }
 
+// testGroup: in a group made by Split the errors name ranks of the world.
+func testGroup(t *testing.T, create New) {
+	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
+	blames := func(err error, rank int) error {
+		if e := (*comm.Error)(nil); !errors.As(err, &e) || e.Code != comm.Invalid || e.Rank != rank || rank == 4 && e.Peer != 5 {
+			return fmt.Errorf("on rank %d: %v", rank, err)
+		}
+		return nil
+	}
+	err := world(t, 6).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		g, err := c.Split(ctx, c.Rank()/3, -c.Rank()) // ranks 5, 4, 3 of the world are 0, 1, 2 of their group
+		if err != nil || c.Rank() < 3 {
+			return err
+		}
+		other := cfg
+		if c.Rank() == 5 {
+			other.Hidden = 7
+		}
+		if _, err := create(ctx, g, other); err == nil || !strings.Contains(err.Error(), "ranks 5 and 4") || blames(err, c.Rank()) != nil {
+			return fmt.Errorf("configurations that differ: rank %d: %v", c.Rank(), err)
+		}
+		x, err := create(ctx, g, cfg)
+		if err != nil {
+			return err
+		}
+		n := 2
+		if c.Rank() == 5 {
+			n = 5
+		}
+		_, err = x.Dispatch(comm.Stream{}, comm.Of(make([]float32, n*8), 8),
+			ep.Routing{IDs: comm.Of(make([]int32, n*2), 2), Weights: comm.Of(make([]float32, n*2), 2)})
+		return blames(err, c.Rank())
+	})
+	require.NoError(t, err)
+}
+
 // testLate: a slow rank is waited for.
 func testLate(t *testing.T, create New) {
 	const ranks = 3

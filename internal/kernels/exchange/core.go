@@ -26,6 +26,7 @@ type Core struct {
 	Quantiser Quantiser
 
 	name   string
+	ranks  []int // [size]: each rank's number in the world, which errors name
 	banks  []*Bank
 	closed bool
 	mu     sync.Mutex
@@ -35,24 +36,25 @@ type Core struct {
 // NewCore is collective: it fills in cfg and checks that all ranks gave the same. refuse is the strategy's own reason to
 // refuse cfg, called with defaults filled in. A configuration that is wrong on one rank is an Invalid error on all.
 func NewCore(ctx context.Context, c *comm.Comm, name string, cfg ep.Config, refuse func(ep.Config) error) (*Core, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, comm.Errorf(name, c.WorldRank(), comm.Aborted, "before the ranks compared their configurations: %w", context.Cause(ctx))
 	}
 	if dev := c.Device(); dev.Kind != comm.CPU {
-		return nil, comm.Errorf(name, c.Rank(), comm.Unavailable, "no kernels for %v yet; open a world with the CPU driver", dev)
+		return nil, comm.Errorf(name, c.WorldRank(), comm.Unavailable, "no kernels for %v yet; open a world with the CPU driver", dev)
 	}
 	filled, err := cfg.Fill(c.Size())
 	if err == nil {
 		err = refuse(filled)
 	}
-	if err := agree(c, name, filled, err); err != nil {
+	ranks, err := agree(c, name, filled, err)
+	if err != nil {
 		return nil, err
 	}
 	table, err := routing.NewTable(filled.Placement)
 	if err != nil {
-		return nil, invalid(name, c.Rank(), err)
+		return nil, invalid(name, c.WorldRank(), err)
 	}
-	x := &Core{Comm: c, Cfg: filled, Table: table, NumLocal: filled.Placement.NumLocal(c.Rank()), name: name}
+	x := &Core{Comm: c, Cfg: filled, Table: table, NumLocal: filled.Placement.NumLocal(c.Rank()), name: name, ranks: ranks}
 	x.stats.ExpertTokens = make([]int64, x.NumLocal)
 	for range filled.Banks {
 		x.banks = append(x.banks, newBank(x))
@@ -60,32 +62,43 @@ func NewCore(ctx context.Context, c *comm.Comm, name string, cfg ep.Config, refu
 	return x, nil
 }
 
-// agree compares a hash of the configuration over all ranks; mine, when not nil, is why this rank cannot go on.
-func agree(c *comm.Comm, name string, cfg ep.Config, mine error) error {
-	all := make([]int64, c.Size())
-	own := []int64{0}
+// agree compares a hash of the configuration over all ranks and returns their numbers in the world. mine, when not nil, is
+// why this rank cannot go on.
+func agree(c *comm.Comm, name string, cfg ep.Config, mine error) (ranks []int, err error) {
+	all := make([]int64, 2*c.Size()) // a hash, 0 for a refusal, and the rank in the world
+	own := []int64{0, int64(c.WorldRank())}
 	if mine == nil {
 		h := fnv.New64a()
 		fmt.Fprintf(h, "%s %+v", name, cfg)
 		own[0] = int64(h.Sum64() | 1)
 	}
-	if err := c.AllGather(comm.Stream{}, comm.Of(all, 1), comm.Of(own, 1)); err != nil {
-		return err
+	if err := c.AllGather(comm.Stream{}, comm.Of(all, 2), comm.Of(own, 2)); err != nil {
+		return nil, err
 	}
 	if mine != nil {
-		return invalid(name, c.Rank(), mine)
+		return nil, invalid(name, c.WorldRank(), mine)
 	}
-	if bad := slices.Index(all, 0); bad >= 0 {
-		return &comm.Error{Op: name, Rank: c.Rank(), Peer: bad, Code: comm.Invalid,
-			Err: fmt.Errorf("rank %d refused its configuration; its own error says why", bad)}
-	}
-	for r, h := range all {
-		if h != all[0] {
-			return &comm.Error{Op: name, Rank: c.Rank(), Peer: r, Code: comm.Invalid,
-				Err: fmt.Errorf("ranks 0 and %d gave different configurations; rank %d has %+v", r, c.Rank(), cfg)}
+	for r := range c.Size() {
+		rank := int(all[2*r+1])
+		if all[2*r] == 0 {
+			return nil, &comm.Error{Op: name, Rank: c.WorldRank(), Peer: rank, Code: comm.Invalid,
+				Err: fmt.Errorf("rank %d refused its configuration; its own error says why", rank)}
 		}
+		ranks = append(ranks, rank)
 	}
-	return nil
+	for r := range ranks {
+		if all[2*r] == all[0] {
+			continue
+		}
+		peer := ranks[r]
+		if r == c.Rank() {
+			peer = ranks[0]
+		}
+		return nil, &comm.Error{Op: name, Rank: c.WorldRank(), Peer: peer, Code: comm.Invalid,
+			Err: fmt.Errorf("ranks %d and %d gave different configurations, and all must give the same; rank %d has %+v",
+				ranks[0], ranks[r], c.WorldRank(), cfg)}
+	}
+	return ranks, nil
 }
 
 func invalid(op string, rank int, err error) error {
@@ -94,12 +107,16 @@ func invalid(op string, rank int, err error) error {
 
 // Invalid makes this rank's Invalid error of a formatted text.
 func (x *Core) Invalid(format string, args ...any) error {
-	return invalid(x.name, x.Comm.Rank(), fmt.Errorf(format, args...))
+	return invalid(x.name, x.Comm.WorldRank(), fmt.Errorf(format, args...))
 }
 
-// Refused is the Invalid error of a rank whose own call was fine, naming the one whose was not.
-func (x *Core) Refused(peer int) error {
-	return &comm.Error{Op: x.name, Rank: x.Comm.Rank(), Peer: peer, Code: comm.Invalid,
+// WorldRank returns the number in the world of a rank of the group, which errors name.
+func (x *Core) WorldRank(rank int) int { return x.ranks[rank] }
+
+// Refused is the Invalid error of a rank whose own call was fine, naming the one of the group whose was not.
+func (x *Core) Refused(rank int) error {
+	peer := x.WorldRank(rank)
+	return &comm.Error{Op: x.name, Rank: x.Comm.WorldRank(), Peer: peer, Code: comm.Invalid,
 		Err: fmt.Errorf("dispatch: rank %d refused its call, so nothing was exchanged; its own error says why", peer)}
 }
 
