@@ -1,7 +1,7 @@
 // Command peers runs weft's collectives and the same operations of Open MPI and MPICH in one go, in rounds, and prints who
 // is faster in every cell, those that weft loses included.
 //
-//	go run ./benchmarks/peers                                   2, 4 and 8 ranks, five rounds, some minutes
+//	go run ./benchmarks/peers                                   2, 4 and 8 ranks, five rounds, two minutes
 //	go run ./benchmarks/peers --ranks 2 --op all_reduce --sizes 4K,2M --rounds 3
 //	go run ./benchmarks/peers --from benchmarks/results/FILE    prints the table of a recorded run
 //
