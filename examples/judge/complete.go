@@ -34,7 +34,7 @@ type prompt struct {
 	Echo      bool    `json:"echo"`
 }
 
-// completion is a line of the output. All log-probabilities are natural logarithms.
+// completion is a line of the output. All log-probabilities are natural logarithms; -9999 stands for minus infinity.
 type completion struct {
 	IDs      []int32      `json:"ids"`      // the stop token included
 	Logprobs []float32    `json:"logprobs"` // of ids
@@ -50,6 +50,18 @@ type idAndLog struct {
 
 // MarshalJSON writes [id, logprob].
 func (p idAndLog) MarshalJSON() ([]byte, error) { return json.Marshal([2]any{p.id, p.logprob}) }
+
+// least stands for the logarithm of 0, which JSON has no number for.
+const least = -9999
+
+func finite(logprobs []float32) []float32 {
+	for i, v := range logprobs {
+		if v < least {
+			logprobs[i] = least
+		}
+	}
+	return logprobs
+}
 
 func (c *completeCommand) Run(ctx context.Context, s streams) error {
 	l, err := layout.Parse(c.Layout)
@@ -67,7 +79,7 @@ func (c *completeCommand) Run(ctx context.Context, s streams) error {
 	defer folder.Close()
 	longest := 1
 	for _, p := range prompts {
-		longest = max(longest, len(p.IDs)+*p.MaxTokens)
+		longest = max(longest, len(p.IDs)+min(*p.MaxTokens, folder.Config.MaxPositionEmbeddings)) // any int may stand in a file
 	}
 	d, err := deploy.Open(ctx, folder, deploy.Config{Layout: l, Timeout: c.Timeout, MaxBatchedTokens: c.MaxBatchedTokens,
 		MaxModelLen: min(longest, folder.Config.MaxPositionEmbeddings)})
@@ -103,8 +115,11 @@ func (c *completeCommand) read(in io.Reader) ([]prompt, error) {
 		if err := d.Decode(&p); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w; a line is {\"ids\": [...], \"max_tokens\": 16, \"logprobs\": 0, \"echo\": false}", name, n, err)
 		}
-		if d.More() {
+		if _, err := d.Token(); err != io.EOF {
 			return nil, fmt.Errorf("%s: line %d: more than one JSON value", name, n)
+		}
+		if p.Logprobs < 0 || p.Logprobs > engine.MaxTopLogprobs {
+			return nil, fmt.Errorf("%s: line %d: logprobs %d is not in [0, %d]", name, n, p.Logprobs, engine.MaxTopLogprobs)
 		}
 		if p.MaxTokens == nil {
 			p.MaxTokens = new(16)
@@ -148,17 +163,17 @@ func (c *completeCommand) complete(ctx context.Context, d *deploy.Deployment, pr
 }
 
 func newCompletion(o engine.Output) completion {
-	c := completion{IDs: o.IDs, Logprobs: o.Logprobs, Top: make([][]idAndLog, len(o.Top))}
+	c := completion{IDs: o.IDs, Logprobs: finite(o.Logprobs), Top: make([][]idAndLog, len(o.Top))}
 	if c.IDs == nil {
 		c.IDs, c.Logprobs = []int32{}, []float32{}
 	}
 	for i, top := range o.Top {
 		c.Top[i] = make([]idAndLog, len(top))
 		for j, t := range top {
-			c.Top[i][j] = idAndLog{t.ID, t.Logprob}
+			c.Top[i][j] = idAndLog{t.ID, max(t.Logprob, least)}
 		}
 	}
-	for i := range o.Echo {
+	for i := range finite(o.Echo) {
 		if i == 0 {
 			c.Echo = append(c.Echo, nil)
 			continue

@@ -162,20 +162,29 @@ $`, string(raw))
 
 func TestCompleteBadInput(t *testing.T) {
 	for in, text := range map[string]string{
-		"{\"ids\":[1]}\n{\"ids\":":                      "line 2",
-		`{"ids":[1],"max_new_tokens":3}`:                "max_new_tokens",
-		`{"ids":[]}`:                                    "prompt 1",
-		`{"ids":[2048]}`:                                "2048",
-		`{"ids":[-1]}`:                                  "-1",
-		`{"ids":[1],"max_tokens":-1}`:                   "-1",
-		`{"ids":[1],"max_tokens":0}`:                    "echo",
-		`{"ids":[1],"logprobs":21}`:                     "21",
+		"{\"ids\":[1]}\n{\"ids\":":       "line 2",
+		`{"ids":[1],"max_new_tokens":3}`: "max_new_tokens",
+		`{"ids":[]}`:                     "prompt 1",
+		`{"ids":[2048]}`:                 "2048",
+		`{"ids":[-1]}`:                   "-1",
+		`{"ids":[1],"max_tokens":-1}`:    "-1",
+		`{"ids":[1],"max_tokens":0}`:     "echo",
+		`{"ids":[1],"logprobs":21}`:      "21",
+		`{"ids":[1],"logprobs":-1}`:      "line 1: logprobs -1 is not in [0, 20]",
+		`{"ids":[1]} ]`:                  "more than one",
+
 		`{"ids":[1]} {"ids":[2]}`:                       "more than one",
 		`{"ids":[` + strings.Repeat("1,", 8192) + `1]}`: "8193",
 	} {
 		_, _, err := judge(t, in, "complete", "--layout", "tp2")
 		require.ErrorContains(t, err, text, "%.60s", in)
 	}
-	_, _, err := judge(t, `{"ids":[1]}`, "complete", "--model", oddModel, "--layout", "tp7")
+	for _, tokens := range []string{"-1", "9223372036854775807"} {
+		_, _, err := judge(t, `{"ids":[1]}`, "complete", "--max-num-batched-tokens="+tokens)
+		require.ErrorContains(t, err, "max batched tokens "+tokens)
+	}
+	_, _, err := judge(t, `{"ids":[1],"max_tokens":9223372036854775807}`, "complete", "--model", oddModel)
+	require.NoError(t, err, "as many as the model takes")
+	_, _, err = judge(t, `{"ids":[1]}`, "complete", "--model", oddModel, "--layout", "tp7")
 	require.ErrorContains(t, err, "7", "odd-a has 6 heads")
 }

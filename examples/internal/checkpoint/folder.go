@@ -86,7 +86,7 @@ func open(src source) (*Folder, error) {
 func (f *Folder) Name() string { return f.name }
 
 // EOS returns the token ids that end a completion: those of generation_config.json, else those of config.json; none
-// if neither has any.
+// if neither has any. Ids beyond the vocabulary are left out.
 func (f *Folder) EOS() []int32 { return slices.Clone(f.eos) }
 
 // HasTokenizer says whether the folder has a tokenizer.json.
@@ -147,7 +147,7 @@ func (f *Folder) ChatTemplate() (string, error) {
 func (f *Folder) Close() error { return f.weights.close() }
 
 func (f *Folder) readEOS() error {
-	f.eos = f.Config.EOSTokenIDs
+	f.setEOS(f.Config.EOSTokenIDs)
 	if !f.source.has(generationFile) {
 		return nil
 	}
@@ -162,9 +162,14 @@ func (f *Folder) readEOS() error {
 		return fmt.Errorf("%s: %w", f.source.path(generationFile), err)
 	}
 	if len(ids) > 0 {
-		f.eos = ids
+		f.setEOS(ids)
 	}
 	return nil
+}
+
+// setEOS leaves out ids beyond the vocabulary, which can never come: models cut down from larger ones keep them.
+func (f *Folder) setEOS(ids []int32) {
+	f.eos = slices.DeleteFunc(slices.Clone(ids), func(id int32) bool { return int(id) >= f.Config.VocabSize })
 }
 
 func (s source) path(file string) string {

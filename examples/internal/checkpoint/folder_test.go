@@ -247,6 +247,10 @@ func TestSmallFiles(t *testing.T) {
 	f, err = OpenFS(fsys, "m")
 	require.NoError(t, err)
 	require.Equal(t, []int32{4}, f.EOS())
+	file(generationFile, `{"eos_token_id":[151645,4,5]}`)
+	f, err = OpenFS(fsys, "m")
+	require.NoError(t, err)
+	require.Equal(t, []int32{4}, f.EOS(), "the vocabulary has 5 ids")
 }
 
 // Ranks share a folder: they may ask for tensors at once, before any file is open.

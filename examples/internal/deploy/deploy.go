@@ -28,6 +28,24 @@ type Config struct {
 	Recorder         *trace.Recorder // of as many ranks as the layout has; nil records nothing
 }
 
+// maxTokens bounds what a step or a cache may hold, so that sizes in bytes stay far from overflow.
+const maxTokens = 1 << 30
+
+func (c Config) check() error {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"max batched tokens", c.MaxBatchedTokens}, {"max seqs", c.MaxSeqs}, {"max model len", c.MaxModelLen},
+		{"cache tokens", c.CacheTokens}, {"block size", c.BlockSize},
+	} {
+		if f.value < 0 || f.value > maxTokens {
+			return fmt.Errorf("deploy: %s %d is not in [0, %d]; 0 means the default", f.name, f.value, maxTokens)
+		}
+	}
+	return nil
+}
+
 func (c Config) withDefaults(m *checkpoint.Config) Config {
 	set := func(field *int, value int) {
 		if *field == 0 {
@@ -56,6 +74,9 @@ type Deployment struct {
 // Open checks that the layout can hold the model, opens a world, loads every rank's part and starts the engine. The folder
 // must stay open until Close.
 func Open(ctx context.Context, folder *checkpoint.Folder, cfg Config) (*Deployment, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
 	cfg = cfg.withDefaults(folder.Config)
 	l := cfg.Layout
 	perReplica := max(1, cfg.MaxBatchedTokens/l.DP)

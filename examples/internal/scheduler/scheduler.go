@@ -74,7 +74,7 @@ func (s *Scheduler) Add(q *Sequence) error {
 		return fmt.Errorf("%w: the prompt has %d tokens, and prompt and output together may have %d", ErrTooLong, q.NumPrompt, s.cfg.MaxModelLen)
 	}
 	// The last token is chosen but never run, so it needs no place.
-	most := min(q.NumPrompt+max(q.MaxTokens-1, 0), s.cfg.MaxModelLen)
+	most := q.NumPrompt + min(max(q.MaxTokens-1, 0), s.cfg.MaxModelLen-q.NumPrompt) // MaxTokens may be the largest int
 	if need := s.pool.BlocksFor(most); need > s.pool.Total() {
 		return fmt.Errorf("%w: a prompt of %d tokens and up to %d more need %d blocks of %d; the key/value cache has %d", ErrTooLong,
 			q.NumPrompt, min(q.MaxTokens, s.cfg.MaxModelLen-q.NumPrompt), need, s.pool.BlockSize(), s.pool.Total())

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -264,6 +265,7 @@ func TestAddRefusesWithNumbers(t *testing.T) {
 		"the prompt has 40 tokens": {Tokens: make([]int32, 40), MaxTokens: 1},
 		"a prompt of 30 tokens and up to 10 more need 10 blocks of 4; the key/value cache has 8": {Tokens: make([]int32, 30), MaxTokens: 50},
 		"a prompt of 33 tokens and up to 0 more need 9 blocks of 4; the key/value cache has 8":   {Tokens: make([]int32, 33)},
+		"a prompt of 3 tokens and up to 37 more need 10 blocks":                                  {Tokens: make([]int32, 3), MaxTokens: math.MaxInt}, // no sum may overflow: it would wait forever
 	} {
 		err := r.s.Add(q)
 		require.ErrorIs(t, err, ErrTooLong)
