@@ -162,17 +162,16 @@ $`, string(raw))
 
 func TestCompleteBadInput(t *testing.T) {
 	for in, text := range map[string]string{
-		"{\"ids\":[1]}\n{\"ids\":":       "line 2",
-		`{"ids":[1],"max_new_tokens":3}`: "max_new_tokens",
-		`{"ids":[]}`:                     "prompt 1",
-		`{"ids":[2048]}`:                 "2048",
-		`{"ids":[-1]}`:                   "-1",
-		`{"ids":[1],"max_tokens":-1}`:    "-1",
-		`{"ids":[1],"max_tokens":0}`:     "echo",
-		`{"ids":[1],"logprobs":21}`:      "21",
-		`{"ids":[1],"logprobs":-1}`:      "line 1: logprobs -1 is not in [0, 20]",
-		`{"ids":[1]} ]`:                  "more than one",
-
+		"{\"ids\":[1]}\n{\"ids\":":                      "line 2",
+		`{"ids":[1],"max_new_tokens":3}`:                "max_new_tokens",
+		`{"ids":[]}`:                                    "prompt 1",
+		`{"ids":[2048]}`:                                "2048",
+		`{"ids":[-1]}`:                                  "-1",
+		`{"ids":[1],"max_tokens":-1}`:                   "-1",
+		`{"ids":[1],"max_tokens":0}`:                    "echo",
+		`{"ids":[1],"logprobs":21}`:                     "21",
+		`{"ids":[1],"logprobs":-1}`:                     "line 1: logprobs -1 is not in [0, 20]",
+		`{"ids":[1]} ]`:                                 "more than one",
 		`{"ids":[1]} {"ids":[2]}`:                       "more than one",
 		`{"ids":[` + strings.Repeat("1,", 8192) + `1]}`: "8193",
 	} {

@@ -39,11 +39,17 @@ type experiment struct {
 	streams
 	folder   *checkpoint.Folder
 	tok      *tokenizer.Tokenizer
-	layouts  []layout.Layout
+	layouts  []namedLayout
 	requests []workload.Request
 	inFlight int
 	answers  []answer // of the first layout
 	traces   []trace.Part
+}
+
+// namedLayout is a layout under the name that was asked for.
+type namedLayout struct {
+	layout.Layout
+	name string
 }
 
 // answer is what one request got.
@@ -65,7 +71,7 @@ func (r *runCommand) Run(ctx context.Context, s streams) error {
 		row, err := x.layout(ctx, l, p)
 		if err != nil {
 			p.close()
-			return fmt.Errorf("%v: %w", l, err)
+			return fmt.Errorf("%s: %w", l.name, err)
 		}
 		rows = append(rows, row)
 	}
@@ -97,11 +103,12 @@ func (r *runCommand) prepare(s streams) (*experiment, error) {
 		return nil, err
 	}
 	for _, name := range r.Layouts {
-		l, err := layout.Parse(strings.TrimSpace(name))
+		name = strings.TrimSpace(name)
+		l, err := layout.Parse(name)
 		if err != nil {
 			return nil, err
 		}
-		x.layouts = append(x.layouts, l)
+		x.layouts = append(x.layouts, namedLayout{l, name})
 	}
 	if len(x.layouts) == 0 {
 		return nil, errors.New("--layouts is empty")

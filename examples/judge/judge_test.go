@@ -38,6 +38,7 @@ func TestExperiment(t *testing.T) {
 			Same         bool  `json:"same_as_tp8"`
 			Steps        int64 `json:"forwards"`
 			Counters     []counter
+			Formulas     []formula
 			Copies       copies
 			Shares       []share `json:"time_per_rank"`
 		}
@@ -47,14 +48,18 @@ func TestExperiment(t *testing.T) {
 	require.NoError(t, json.Unmarshal(raw, &got))
 	require.Len(t, got.Layouts, 7)
 	kinds := map[string][]string{}
+	var names []string
 	for _, l := range got.Layouts {
+		names = append(names, l.Name)
 		require.Contains(t, out, l.Name)
 		require.Positive(t, l.RequestsPerS, l.Name)
 		require.LessOrEqual(t, l.P50, l.P99, l.Name)
 		require.Equal(t, 1.0, l.Accuracy, l.Name)
 		require.True(t, l.Same, l.Name)
 		require.Len(t, l.Shares, 8, l.Name)
-		for _, c := range l.Counters {
+		require.Len(t, l.Formulas, len(l.Counters), l.Name)
+		for i, c := range l.Counters {
+			require.Equal(t, formula{c.Kind, c.Calls, c.Bytes}, l.Formulas[i], l.Name)
 			require.True(t, c.Equal, "%s: %+v", l.Name, c)
 			kinds[l.Name] = append(kinds[l.Name], c.Kind)
 			switch c.Kind { // eight ranks, four layers, all of them MoE
@@ -72,6 +77,7 @@ func TestExperiment(t *testing.T) {
 			require.LessOrEqual(t, l.Copies.PerToken, 4.0) // top-4
 		}
 	}
+	require.Equal(t, []string{"tp8", "tp8+ep8", "dp2tp4+ep8", "dp4tp2+ep8", "dp8", "dp8+ep8:agrs", "dp8+ep8:alltoall"}, names)
 	require.Equal(t, []string{"all_reduce", "all_gather"}, kinds["tp8"], "all_gather: the vocabulary")
 	require.Equal(t, []string{"all_gatherv", "reduce_scatterv"}, kinds["dp8+ep8:agrs"])
 	require.Equal(t, []string{"all_gather", "alltoallv"}, kinds["dp8+ep8:alltoall"])

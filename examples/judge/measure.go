@@ -9,7 +9,6 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/examples/internal/deploy"
 	"github.com/weftgo/weft/examples/internal/engine"
-	"github.com/weftgo/weft/examples/internal/layout"
 	"github.com/weftgo/weft/examples/internal/workload"
 	"github.com/weftgo/weft/trace"
 )
@@ -19,26 +18,25 @@ import (
 const tolerance = 1e-3
 
 // layout runs the workload in one layout.
-func (x *experiment) layout(ctx context.Context, l layout.Layout, p *progress) (*row, error) {
-	p.begin(l.String(), "loading")
+func (x *experiment) layout(ctx context.Context, l namedLayout, p *progress) (*row, error) {
+	p.begin(l.name, "loading")
 	recorder := trace.New(l.Size(), trace.Totals)
 	if x.Trace != "" {
 		recorder = trace.New(l.Size())
 	}
-	d, err := deploy.Open(ctx, x.folder, deploy.Config{Layout: l, MaxBatchedTokens: x.MaxTokens, Timeout: x.Timeout, Recorder: recorder})
+	d, err := deploy.Open(ctx, x.folder, deploy.Config{Layout: l.Layout, MaxBatchedTokens: x.MaxTokens, Timeout: x.Timeout, Recorder: recorder})
 	if err != nil {
 		return nil, err
 	}
-	row, err := x.measure(ctx, d, recorder, p)
+	row, err := x.measure(ctx, l, d, recorder, p)
 	if closeErr := d.Close(ctx); err == nil {
 		err = closeErr
 	}
 	return row, err
 }
 
-func (x *experiment) measure(ctx context.Context, d *deploy.Deployment, recorder *trace.Recorder, p *progress) (*row, error) {
-	l := d.Config.Layout
-	p.begin(l.String(), "running")
+func (x *experiment) measure(ctx context.Context, l namedLayout, d *deploy.Deployment, recorder *trace.Recorder, p *progress) (*row, error) {
+	p.begin(l.name, "running")
 	answers := make([]answer, len(x.requests))
 	report, err := workload.Run(ctx, x.requests, x.inFlight, func(ctx context.Context, i int, r workload.Request) (workload.Result, error) {
 		out, err := x.submit(ctx, d.Engine, r)
@@ -60,7 +58,7 @@ func (x *experiment) measure(ctx context.Context, d *deploy.Deployment, recorder
 	}
 	steps, dummies := d.Steps()
 	r := &row{
-		Name: l.String(), Ranks: l.Size(), TP: l.TP, DP: l.DP, EP: l.EP, Backend: l.Backend,
+		Name: l.name, Ranks: l.Size(), TP: l.TP, DP: l.DP, EP: l.EP, Backend: l.Backend,
 		Requests: report.NumRequests, Wall: report.Wall.Seconds(), RequestsPerS: report.RequestsPerSecond(),
 		P50: ms(report.P50), P99: ms(report.P99), PromptTokensPerS: report.PromptTokensPerSecond(), Accuracy: report.Accuracy(),
 		Steps: steps, DummySteps: dummies,
@@ -75,7 +73,7 @@ func (x *experiment) measure(ctx context.Context, d *deploy.Deployment, recorder
 	r.count(d)
 	x.compare(r, answers)
 	if x.Trace != "" {
-		x.traces = append(x.traces, trace.Part{Name: l.String(), Recorder: recorder})
+		x.traces = append(x.traces, trace.Part{Name: l.name, Recorder: recorder})
 	}
 	return r, nil
 }
@@ -109,9 +107,9 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 // count holds the counters of the run against the formulas.
 func (r *row) count(d *deploy.Deployment) {
 	l := d.Config.Layout
-	measured, formula := d.Measured(), d.Formula()
+	measured, formulas := d.Measured(), d.Formula()
 	for k := range measured {
-		m, f := measured[k], formula[k]
+		m, f := measured[k], formulas[k]
 		if m.Calls == 0 && f.Calls == 0 {
 			continue
 		}
@@ -120,6 +118,7 @@ func (r *row) count(d *deploy.Deployment) {
 			r.problem("%s: %d calls and %d bytes, but the formula gives %d and %d", c.Kind, c.Calls, c.Bytes, c.FormulaCalls, c.FormulaBytes)
 		}
 		r.Counters = append(r.Counters, c)
+		r.Formulas = append(r.Formulas, formula{c.Kind, f.Calls, f.Bytes})
 	}
 	choices := d.Choices()
 	r.Load = newLoad(choices.Pairs)
@@ -172,15 +171,15 @@ func sameIDs(a, b []int32) bool {
 	return true
 }
 
-// furthest returns the largest difference of two lists; infinite if they differ in length or hold NaN.
+// furthest returns the largest difference of two lists, the largest number if they differ in length or hold NaN.
 func furthest(a, b []float32) (d float64) {
 	if len(a) != len(b) {
-		return math.Inf(1)
+		return math.MaxFloat64 // JSON has no infinity
 	}
 	for i := range a {
 		e := math.Abs(float64(a[i]) - float64(b[i]))
 		if math.IsNaN(e) {
-			return math.Inf(1)
+			return math.MaxFloat64 // JSON has no infinity
 		}
 		d = max(d, e)
 	}

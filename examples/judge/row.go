@@ -8,7 +8,7 @@ import (
 
 // row is what one layout's run showed: a line of the table, and an object of the JSON file.
 type row struct {
-	Name     string `json:"name"`
+	Name     string `json:"name"` // as asked for
 	Ranks    int    `json:"ranks"`
 	TP       int    `json:"tp"`
 	DP       int    `json:"dp"`
@@ -29,6 +29,7 @@ type row struct {
 	Steps      int64     `json:"forwards"`    // steps of the whole world
 	DummySteps int64     `json:"dummy_steps"` // of them, summed over ranks, those in which a rank had no token
 	Counters   []counter `json:"counters"`
+	Formulas   []formula `json:"formulas"`
 	Copies     copies    `json:"copies"`
 	Load       load      `json:"expert_load"`
 
@@ -55,6 +56,13 @@ type counter struct {
 	Bytes        int64  `json:"bytes"`
 	FormulaBytes int64  `json:"formula_bytes"`
 	Equal        bool   `json:"equal"`
+}
+
+// formula is what a counter must be by the model's shape and the steps' tokens, for readers that want only that.
+type formula struct {
+	Kind  string `json:"kind"`
+	Calls int64  `json:"calls"`
+	Bytes int64  `json:"bytes"`
 }
 
 // copies is how often a token's row travelled to an expert's rank in a MoE layer, its own rank counted.
