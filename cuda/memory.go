@@ -1,0 +1,89 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Alloc returns the address of bytes of device memory, aligned to 256. The caller owns it and calls Free. Its content is
+// undefined. Allocating and freeing may wait for all kernels of the device: do neither while ranks wait for each other.
+func (d *Device) Alloc(bytes int) (uintptr, error) {
+	if bytes <= 0 {
+		return 0, &Error{Call: fmt.Sprintf("alloc %d bytes", bytes), Device: d.info.Ordinal, Code: InvalidValue}
+	}
+	var addr uintptr
+	if err := d.checkf(cuMemAlloc(d.ctx, &addr, uintptr(bytes)), "alloc %d bytes", bytes); err != nil {
+		return 0, err
+	}
+	d.alive.Add(1)
+	return addr, nil
+}
+
+// Free gives memory of Alloc back. Freeing 0 does nothing.
+func (d *Device) Free(addr uintptr) error {
+	if addr == 0 {
+		return nil
+	}
+	if err := d.check(cuMemFree(d.ctx, addr), "free"); err != nil {
+		return err
+	}
+	d.alive.Add(-1)
+	return nil
+}
+
+// Alive returns how many allocations of Alloc, AllocHost and Create of this device were not given back yet.
+func (d *Device) Alive() int { return int(d.alive.Load()) }
+
+// Memory returns the free and total bytes of the device, as the driver sees them: other processes count.
+func (d *Device) Memory() (free, total int, err error) {
+	var f, t uintptr
+	err = d.check(cuMemGetInfo(d.ctx, &f, &t), "memory info")
+	return int(f), int(t), err
+}
+
+// Pinned is host memory that stays where it is, so that asynchronous copies may use it, and that kernels of every device
+// can address.
+type Pinned struct {
+	dev   *Device
+	addr  uintptr
+	bytes []byte
+}
+
+// AllocHost returns bytes of pinned host memory. The caller calls Close.
+func (d *Device) AllocHost(bytes int) (*Pinned, error) {
+	if bytes <= 0 {
+		return nil, &Error{Call: fmt.Sprintf("alloc %d pinned bytes", bytes), Device: d.info.Ordinal, Code: InvalidValue}
+	}
+	p := &Pinned{dev: d}
+	const portable, mapped = 1, 2
+	if err := d.checkf(cuMemHostAlloc(d.ctx, &p.addr, uintptr(bytes), portable|mapped), "alloc %d pinned bytes", bytes); err != nil {
+		return nil, err
+	}
+	p.bytes = unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p.addr))), bytes)
+	d.alive.Add(1)
+	return p, nil
+}
+
+// Bytes returns the memory. It is not the garbage collector's, and ends with Close.
+func (p *Pinned) Bytes() []byte { return p.bytes }
+
+// Addr returns the address, the same on the host and on every device.
+func (p *Pinned) Addr() uintptr { return p.addr }
+
+// Close frees the memory. No copy or kernel may still use it.
+func (p *Pinned) Close() error {
+	if p.addr == 0 {
+		return nil
+	}
+	if err := p.dev.check(cuMemFreeHost(p.dev.ctx, p.addr), "free pinned memory"); err != nil {
+		return err
+	}
+	p.addr, p.bytes = 0, nil
+	p.dev.alive.Add(-1)
+	return nil
+}
+
+// Bytes views a slice of plain numbers as bytes.
+func Bytes[T ~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64](x []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(*new(T))))
+}
