@@ -12,10 +12,15 @@ var ErrExhausted = errors.New("key/value cache exhausted")
 type Pool struct {
 	blockSize int
 	free      []int32 // a stack: the block freed last is used next
-	holders   []int32 // [total]; freed (-1) when in free
+	holders   []int32 // [total]; freed when in free, idle when in prefixes.unheld
+	prefixes  *index  // nil without a prefix cache
 }
 
-const freed = -1
+// What holders says of a block that nobody holds.
+const (
+	freed = -1 // it has no contents
+	idle  = -2 // its contents may serve another sequence
+)
 
 // New returns a pool of numBlocks blocks of blockSize positions each.
 func New(numBlocks, blockSize int) (*Pool, error) {
@@ -33,11 +38,22 @@ func New(numBlocks, blockSize int) (*Pool, error) {
 // Total returns the number of blocks.
 func (p *Pool) Total() int { return len(p.holders) }
 
-// Free returns the number of blocks that nobody holds.
+// Free returns the number of blocks that nobody holds and that have no contents.
 func (p *Pool) Free() int { return len(p.free) }
 
+// Cached returns the number of blocks that nobody holds but whose contents Match may find. It is 0 without a prefix cache.
+func (p *Pool) Cached() int {
+	if p.prefixes == nil {
+		return 0
+	}
+	return p.prefixes.unheld.len
+}
+
+// Available returns the number of blocks that Alloc can give: Free and Cached.
+func (p *Pool) Available() int { return p.Free() + p.Cached() }
+
 // Used returns the number of blocks that somebody holds.
-func (p *Pool) Used() int { return len(p.holders) - len(p.free) }
+func (p *Pool) Used() int { return p.Total() - p.Available() }
 
 // BlockSize returns the positions in a block.
 func (p *Pool) BlockSize() int { return p.blockSize }
@@ -45,16 +61,20 @@ func (p *Pool) BlockSize() int { return p.blockSize }
 // BlocksFor returns the blocks that numTokens positions need.
 func (p *Pool) BlocksFor(numTokens int) int { return (numTokens + p.blockSize - 1) / p.blockSize }
 
-// Alloc appends n blocks to dst, each with one holder, and returns it. When fewer are free it takes none and returns
-// dst as it was with an error that wraps ErrExhausted.
+// Alloc appends n blocks to dst, each with one holder, and returns it. Free blocks go first, then cached ones, those unused
+// for longest first; their contents are forgotten. When fewer are available it takes none and returns dst as it was with
+// an error that wraps ErrExhausted.
 func (p *Pool) Alloc(dst []int32, n int) ([]int32, error) {
 	if n < 0 {
 		return dst, fmt.Errorf("kvcache: %d blocks asked for", n)
 	}
-	if n > len(p.free) {
-		return dst, fmt.Errorf("%w: %d blocks needed, %d of %d free", ErrExhausted, n, len(p.free), len(p.holders))
+	if n > p.Available() {
+		return dst, fmt.Errorf("%w: %d blocks needed, %d of %d free", ErrExhausted, n, p.Available(), len(p.holders))
 	}
 	for range n {
+		if len(p.free) == 0 {
+			p.forget(p.prefixes.unheld.first())
+		}
 		b := p.free[len(p.free)-1]
 		p.free = p.free[:len(p.free)-1]
 		p.holders[b] = 1
@@ -63,21 +83,27 @@ func (p *Pool) Alloc(dst []int32, n int) ([]int32, error) {
 	return dst, nil
 }
 
-// Retain adds a holder to each block. A block that is free or not of this pool is an error, and then no holder is added.
+// Retain adds a holder to each block, of which cached ones had none. A block that is free or not of this pool is an error,
+// and then no holder is added.
 func (p *Pool) Retain(blocks ...int32) error {
 	for _, b := range blocks {
-		if err := p.held(b); err != nil {
+		if err := p.held(b); err != nil && !p.idle(b) {
 			return fmt.Errorf("kvcache: retain: %w", err)
 		}
 	}
 	for _, b := range blocks {
+		if p.holders[b] == idle {
+			p.prefixes.unheld.remove(b)
+			p.holders[b] = 0
+		}
 		p.holders[b]++
 	}
 	return nil
 }
 
-// Release takes one holder from each block and frees those that have none left. A block with too few holders (a double
-// free) or not of this pool is an error, and then nothing is released.
+// Release takes one holder from each block. Those that have none left become cached if Match can find them, and else free.
+// Blocks go from last to first, so that the end of a sequence is evicted before its beginning, without which it is of no
+// use. A block with too few holders (a double free) or not of this pool is an error, and then nothing is released.
 func (p *Pool) Release(blocks ...int32) error {
 	for i, b := range blocks {
 		err := p.held(b)
@@ -90,14 +116,22 @@ func (p *Pool) Release(blocks ...int32) error {
 		}
 		return fmt.Errorf("kvcache: release: %w", err)
 	}
-	for _, b := range blocks {
-		if p.holders[b] == 0 { // not yet in free, even if blocks names it twice
+	for i := len(blocks) - 1; i >= 0; i-- {
+		switch b := blocks[i]; {
+		case p.holders[b] != 0: // held by others, or blocks names it twice and it is dealt with
+		case p.prefixes != nil && p.prefixes.entries[b].id != 0:
+			p.holders[b] = idle
+			p.prefixes.unheld.push(b)
+		default:
 			p.holders[b] = freed
 			p.free = append(p.free, b)
 		}
 	}
 	return nil
 }
+
+// idle reports whether nobody holds block b but its contents are still there. b may be out of range.
+func (p *Pool) idle(b int32) bool { return b >= 0 && int(b) < len(p.holders) && p.holders[b] == idle }
 
 func (p *Pool) held(b int32) error {
 	if b < 0 || int(b) >= len(p.holders) {
@@ -112,17 +146,23 @@ func (p *Pool) held(b int32) error {
 // Holders returns the number of holders of a block: 0 if it is free.
 func (p *Pool) Holders(block int32) int { return int(max(p.holders[block], 0)) }
 
-// Check verifies the books: each block is either free, once, or held. It is for tests.
+// Check verifies the books: each block is free, once, or cached, once, or held, and the cache finds exactly the blocks
+// that it should. It is for tests.
 func (p *Pool) Check() error {
-	inFree := make([]bool, len(p.holders))
+	unheld := make([]bool, len(p.holders))
 	for _, b := range p.free {
-		if inFree[b] || p.holders[b] != freed {
+		if unheld[b] || p.holders[b] != freed {
 			return fmt.Errorf("kvcache: block %d is in the free list twice or with %d holders", b, p.holders[b])
 		}
-		inFree[b] = true
+		unheld[b] = true
+	}
+	if p.prefixes != nil {
+		if err := p.checkCache(unheld); err != nil {
+			return err
+		}
 	}
 	for b, n := range p.holders {
-		if !inFree[b] && n < 1 {
+		if !unheld[b] && n < 1 {
 			return fmt.Errorf("kvcache: block %d is lost: %d holders and not free", b, n)
 		}
 	}

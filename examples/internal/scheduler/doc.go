@@ -16,5 +16,10 @@
 // A sequence with Score gets logits at every position of its prompt, chunk by chunk, each exactly once even if it is
 // preempted in between.
 //
+// With a pool that caches prefixes a sequence starts behind the longest beginning of full blocks that others have computed, and
+// catches up with what they compute while it waits for its turn. Blocks are shared only after the step that computed them.
+// At least the last token of a sequence runs, for its logits; of a scored prompt every token runs once. With WaitForPrefix
+// prompts that arrive together and begin alike are computed one after the other, each from where the first one differs.
+//
 // The scheduler holds no locks and starts nothing. All it knows of the model is how many tokens there are.
 package scheduler

@@ -15,6 +15,9 @@ type Config struct {
 	MaxSeqs          int // sequences that run at once
 	MaxModelLen      int // tokens of one sequence, prompt and output together
 	MaxLogits        int // rows of logits of one step; 0 means no bound beyond MaxBatchedTokens
+	// WaitForPrefix holds a prompt back for the step in which an older one computes at least half of what it has left, instead
+	// of computing it twice. It does nothing unless the pool caches prefixes.
+	WaitForPrefix bool
 }
 
 // Validate reports bounds under which nothing could run.
@@ -37,6 +40,9 @@ type Scheduler struct {
 	running []*Sequence // oldest first; they hold blocks for all their tokens
 
 	preemptions int64
+	reuse       Reuse
+	matched     []int32             // scratch of match
+	promised    map[uint64]struct{} // hashes of blocks that the step being put together completes
 }
 
 // New returns a scheduler that takes blocks from pool, which nobody else uses meanwhile.
@@ -47,7 +53,8 @@ func New(cfg Config, pool *kvcache.Pool) (*Scheduler, error) {
 	if cfg.MaxLogits == 0 {
 		cfg.MaxLogits = cfg.MaxBatchedTokens
 	}
-	return &Scheduler{cfg: cfg, pool: pool}, nil
+	cfg.WaitForPrefix = cfg.WaitForPrefix && pool.CachesPrefixes()
+	return &Scheduler{cfg: cfg, pool: pool, promised: map[uint64]struct{}{}}, nil
 }
 
 // Waiting returns the number of sequences that wait.
@@ -109,6 +116,7 @@ func (s *Scheduler) Remove(q *Sequence) bool {
 func (s *Scheduler) Schedule(b *batch.Batch, plan []*Sequence) []*Sequence {
 	st := step{s: s, b: b, plan: plan[:0], tokens: s.cfg.MaxBatchedTokens, logits: s.cfg.MaxLogits}
 	b.Seqs = b.Seqs[:0]
+	clear(s.promised)
 	// Decode first: a token for everyone who is generating.
 	for i := 0; i < len(s.running); i++ {
 		q := s.running[i]
@@ -122,29 +130,42 @@ func (s *Scheduler) Schedule(b *batch.Batch, plan []*Sequence) []*Sequence {
 	}
 	// Then prompts that are under way, oldest first.
 	for _, q := range s.running {
-		if n := st.fits(q); n > 0 && !q.decoding() {
+		if q.decoding() {
+			continue
+		}
+		s.catchUp(q)
+		if n := st.fits(q); n > 0 && !st.waits(q) {
 			st.put(q, n)
 		}
 	}
 	// Then new ones, strictly in order of arrival: one that does not fit holds up the rest, so none starves.
 	for len(s.waiting) > 0 && len(s.running) < s.cfg.MaxSeqs {
 		q := s.waiting[0]
-		n := st.fits(q)
-		if n == 0 || !s.admit(q) {
+		if st.fits(q) == 0 || !s.admit(q) {
 			break
 		}
-		st.put(q, n)
+		if n := st.fits(q); n > 0 && !st.waits(q) {
+			st.put(q, n)
+		}
 	}
 	return st.plan
 }
 
-// admit moves the first waiting sequence to running if there are blocks for all its tokens.
+// admit moves the first waiting sequence to running if there are blocks for all its tokens. What the cache has of its
+// beginning it need not compute.
 func (s *Scheduler) admit(q *Sequence) bool {
-	blocks, err := s.pool.Alloc(q.blocks[:0:0], s.pool.BlocksFor(len(q.Tokens)))
-	if err != nil {
+	hit := s.match(q)
+	need := s.pool.BlocksFor(len(q.Tokens)) - len(hit)
+	if need > s.pool.Available()-s.pool.Idle(hit) {
 		return false
 	}
-	q.blocks, q.state = blocks, isRunning
+	s.retain(q, hit)
+	s.alloc(q, append(make([]int32, 0, len(hit)+need), hit...), need)
+	if s.pool.CachesPrefixes() && !q.preempted && !q.Score {
+		s.reuse.QueriedTokens += int64(q.NumPrompt)
+	}
+	s.skip(q, len(hit)*s.pool.BlockSize())
+	q.state = isRunning
 	s.waiting[0] = nil // let go of it in the array behind
 	s.waiting = s.waiting[1:]
 	s.running = append(s.running, q)
@@ -155,34 +176,48 @@ func (s *Scheduler) admit(q *Sequence) bool {
 // until one is free or q itself was the youngest; then it returns false.
 func (s *Scheduler) grow(q *Sequence) bool {
 	need := s.pool.BlocksFor(len(q.Tokens)) - len(q.blocks)
-	for need > s.pool.Free() {
+	for need > s.pool.Available() {
 		youngest := s.running[len(s.running)-1]
 		s.preempt(youngest)
 		if youngest == q {
 			return false
 		}
 	}
-	blocks, err := s.pool.Alloc(q.blocks, max(need, 0))
-	if err != nil {
-		panic(fmt.Sprintf("scheduler: %v", err)) // Free was just compared
-	}
-	q.blocks = blocks
+	s.alloc(q, q.blocks, max(need, 0))
 	return true
+}
+
+// alloc gives q the blocks and n more, which must be there.
+func (s *Scheduler) alloc(q *Sequence, blocks []int32, n int) {
+	var err error
+	if q.blocks, err = s.pool.Alloc(blocks, n); err != nil {
+		panic(fmt.Sprintf("scheduler: sequence %d: %v", q.ID, err))
+	}
+}
+
+func (s *Scheduler) retain(q *Sequence, blocks []int32) {
+	if err := s.pool.Retain(blocks...); err != nil {
+		panic(fmt.Sprintf("scheduler: sequence %d: %v", q.ID, err))
+	}
+}
+
+func (s *Scheduler) giveBack(q *Sequence, blocks []int32) {
+	if err := s.pool.Release(blocks...); err != nil {
+		panic(fmt.Sprintf("scheduler: sequence %d: %v", q.ID, err))
+	}
 }
 
 // preempt puts the youngest running sequence back to the head of the queue. Its keys and values are computed again later.
 func (s *Scheduler) preempt(q *Sequence) {
 	s.running = s.running[:len(s.running)-1]
 	s.release(q)
-	q.computed, q.state = 0, isWaiting
+	q.computed, q.stored, q.preempted, q.state = 0, 0, true, isWaiting
 	s.waiting = slices.Insert(s.waiting, 0, q)
 	s.preemptions++
 }
 
 func (s *Scheduler) release(q *Sequence) {
-	if err := s.pool.Release(q.blocks...); err != nil {
-		panic(fmt.Sprintf("scheduler: sequence %d: %v", q.ID, err))
-	}
+	s.giveBack(q, q.blocks)
 	q.blocks = nil
 }
 
@@ -190,6 +225,7 @@ func (s *Scheduler) release(q *Sequence) {
 func (s *Scheduler) Advance(q *Sequence, numTokens int) {
 	q.computed += numTokens
 	q.scored = max(q.scored, min(q.computed, q.NumPrompt))
+	s.store(q)
 }
 
 // Append adds a generated token to q, of which all tokens before have run.
@@ -220,6 +256,7 @@ func (st *step) fits(q *Sequence) int {
 
 func (st *step) put(q *Sequence, n int) {
 	rows := q.rows(n)
+	st.promise(q, n)
 	st.b.Seqs = append(st.b.Seqs, batch.Seq{
 		ID: q.ID, Tokens: q.Tokens[q.computed : q.computed+n], Start: q.computed,
 		Blocks:    q.blocks[:st.s.pool.BlocksFor(q.computed+n)],

@@ -28,7 +28,11 @@ type rig struct {
 }
 
 func newRig(t require.TestingT, cfg Config, numBlocks, blockSize int) *rig {
-	pool, err := kvcache.New(numBlocks, blockSize)
+	return newRigOn(t, cfg, numBlocks, blockSize, kvcache.New)
+}
+
+func newRigOn(t require.TestingT, cfg Config, numBlocks, blockSize int, newPool func(numBlocks, blockSize int) (*kvcache.Pool, error)) *rig {
+	pool, err := newPool(numBlocks, blockSize)
 	require.NoError(t, err)
 	s, err := New(cfg, pool)
 	require.NoError(t, err)
@@ -89,14 +93,17 @@ func (r *rig) end(q *Sequence) {
 func (r *rig) check() {
 	s := r.s
 	require.NoError(r.t, s.pool.Check())
-	held := 0
+	holders := map[int32]int{}
 	last := uint64(0)
 	for _, q := range s.running {
 		require.Equal(r.t, isRunning, q.state)
 		require.Greater(r.t, q.ID, last, "running in order of arrival")
 		last = q.ID
-		held += len(q.blocks)
+		for _, b := range q.blocks {
+			holders[b]++
+		}
 		require.LessOrEqual(r.t, q.computed, len(q.Tokens))
+		require.Less(r.t, q.cached, q.NumPrompt)
 	}
 	for _, q := range s.waiting {
 		require.Equal(r.t, isWaiting, q.state)
@@ -104,8 +111,11 @@ func (r *rig) check() {
 		last = q.ID
 		require.Empty(r.t, q.blocks)
 	}
-	require.Equal(r.t, held, s.pool.Used(), "every used block has an owner")
-	require.Equal(r.t, s.pool.Total(), s.pool.Free()+s.pool.Used())
+	require.Len(r.t, holders, s.pool.Used(), "every used block has an owner")
+	for b, n := range holders {
+		require.Equal(r.t, n, s.pool.Holders(b))
+	}
+	require.Equal(r.t, s.pool.Total(), s.pool.Free()+s.pool.Cached()+s.pool.Used())
 	require.LessOrEqual(r.t, len(s.running), s.cfg.MaxSeqs)
 }
 
@@ -127,13 +137,20 @@ func TestStateMachine(t *testing.T) {
 		}
 		blockSize := rapid.IntRange(1, 4).Draw(t, "block size")
 		blocks := (cfg.MaxModelLen+rapid.IntRange(-8, 16).Draw(t, "spare positions"))/blockSize + 1 // tight
-		r := newRig(t, cfg, max(blocks, 1), blockSize)
+		newPool, beginning := kvcache.New, []int32(nil)
+		if rapid.Bool().Draw(t, "prefix cache") {
+			newPool, beginning = kvcache.NewCached, prompt(t, 12)
+			cfg.WaitForPrefix = rapid.Bool().Draw(t, "wait for prefix")
+		}
+		r := newRigOn(t, cfg, max(blocks, 1), blockSize, newPool)
 		var all []*Sequence
 		added := 0
 		addOne := func(t *rapid.T) {
 			q := &Sequence{ID: uint64(len(all) + 1), Tokens: prompt(t, rapid.IntRange(0, 12).Draw(t, "prompt")),
+				Prefix:    kvcache.Chain{Salt: rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "salt")},
 				MaxTokens: rapid.SampledFrom([]int{0, 1, 5, 14, 24}).Draw(t, "max tokens"), Score: rapid.Bool().Draw(t, "score")}
 			n := len(q.Tokens)
+			copy(q.Tokens, beginning[:min(len(beginning), rapid.IntRange(0, 12).Draw(t, "shared"))])
 			most := min(n+max(q.MaxTokens-1, 0), cfg.MaxModelLen)
 			fits := n > 0 && n+min(q.MaxTokens, 1) <= cfg.MaxModelLen && most <= r.s.pool.Total()*r.s.pool.BlockSize()
 			if err := r.s.Add(q); !fits {

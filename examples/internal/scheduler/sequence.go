@@ -1,6 +1,10 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/weftgo/weft/examples/internal/kvcache"
+)
 
 // Sequence is one request as the scheduler sees it. The caller sets the first group of fields before Add and only reads
 // them after; Tokens grows by Append.
@@ -9,7 +13,8 @@ type Sequence struct {
 	Tokens    []int32 // the prompt, then what was generated
 	MaxTokens int     // generated tokens at most; 0 only runs the prompt
 	Score     bool    // logits are wanted at every position of the prompt
-	Owner     any     // the caller's own
+	Prefix    kvcache.Chain // its Salt says with whom computed blocks are shared; the scheduler fills the rest
+	Owner     any           // the caller's own
 
 	NumPrompt int // set by Add
 
@@ -17,6 +22,10 @@ type Sequence struct {
 	scored   int // logits of prompt positions [0, scored) were handed out, if Score
 	blocks   []int32
 	state    state
+
+	cached    int // prompt tokens that came from the prefix cache and did not run
+	stored    int // blocks of which the prefix cache knows
+	preempted bool
 }
 
 type state uint8
@@ -40,6 +49,9 @@ func (q *Sequence) Alive() bool { return q.state == isWaiting || q.state == isRu
 
 // NumGenerated returns the tokens after the prompt.
 func (q *Sequence) NumGenerated() int { return len(q.Tokens) - q.NumPrompt }
+
+// NumCached returns the prompt tokens that the prefix cache saved when the prompt was first computed.
+func (q *Sequence) NumCached() int { return q.cached }
 
 // Complete reports whether every token has run, so that the last row of logits is for the next one.
 func (q *Sequence) Complete() bool { return q.computed == len(q.Tokens) }
