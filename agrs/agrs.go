@@ -15,6 +15,7 @@ type Exchange struct {
 	*exchange.Core
 	banks []*bank
 	parts [4]comm.Part
+	op    comm.Op     // of Combine
 	own   []int32     // [1]: this rank's tokens
 	each  []int32     // 0, 1, 2, ...
 	empty comm.Buffer // DType [0, hidden]
@@ -169,7 +170,8 @@ func (x *Exchange) Combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bi
 		}
 	}
 	x.parts[0] = comm.Part{Dst: sums, Src: partial}
-	err = x.Comm.ReduceScatterV(s, comm.Host(b.host), comm.Sum, x.parts[:1]...)
+	x.op = comm.Op{Kind: comm.ReduceScatterV, Reduce: comm.Sum, Parts: x.parts[:1], Send: comm.Host(b.host), Tag: t.Tag}
+	err = x.Comm.Do(s, &x.op)
 	if err == nil && len(bias) > 0 {
 		x.addBias(t, sums)
 	}

@@ -15,6 +15,7 @@ type Exchange struct {
 	*exchange.Core
 	banks  []*bank
 	parts  [4]comm.Part
+	op     comm.Op // of Combine
 	matrix matrix
 	none   *routing.Plan // of no tokens
 }

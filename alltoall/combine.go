@@ -95,7 +95,8 @@ func (x *Exchange) Combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bi
 		return err
 	}
 	x.parts[0] = comm.Part{Dst: returned, Src: src}
-	err = x.Comm.AllToAllV(s, comm.Host(send), comm.Host(recv), x.parts[:1]...)
+	x.op = comm.Op{Kind: comm.AllToAllV, Parts: x.parts[:1], Send: comm.Host(send), Recv: comm.Host(recv), Tag: t.Tag}
+	err = x.Comm.Do(s, &x.op)
 	if err == nil {
 		x.Sums.Sum(t.Out, returned, list, t.Bias)
 	}

@@ -147,6 +147,20 @@ func TestErrors(t *testing.T) {
 }
 
 // Four ranks have 1, 0, 2 and 1 rows of their own; each gets all of them.
+// A world's Comms are for one goroutine each, so a second Run cannot begin before the first has returned.
+func TestSecondRun(t *testing.T) {
+	w := open(t, 2)
+	require.NoError(t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		if c.Rank() == 0 {
+			err := w.Run(ctx, func(context.Context, *comm.Comm) error { return errors.New("it ran") })
+			require.ErrorIs(t, err, comm.Invalid)
+			require.ErrorContains(t, err, "another Run")
+		}
+		return c.Barrier(comm.Stream{})
+	}))
+	require.NoError(t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error { return c.Barrier(comm.Stream{}) }))
+}
+
 func Example() {
 	world, err := local.Open(local.Config{Ranks: 4})
 	if err != nil {

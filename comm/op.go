@@ -77,6 +77,7 @@ type Op struct {
 	Parts  []Part // one or more; none for Barrier
 	Send   Counts // rows per rank: of AllGatherV and ReduceScatterV, and what AllToAllV sends
 	Recv   Counts // what AllToAllV receives
+	Tag    uint64 // what else all ranks must give alike, such as which of two equally shaped results this is about
 	Seq    uint64 // number of this operation on its Comm, from 1
 	Stats  OpStats
 }
@@ -121,12 +122,15 @@ func (op *Op) String() string {
 	if n, ok := op.Recv.Host(); ok {
 		fmt.Fprintf(&b, " from %v", n)
 	}
+	if op.Tag != 0 {
+		fmt.Fprintf(&b, " tag %d", op.Tag)
+	}
 	return b.String()
 }
 
-// Signature hashes what all ranks must agree on: kind, reduction, root, number of parts, their types and columns, rows
-// where they must be equal, and of the gathering and scattering forms the host counts, or the max of device counts. Ranks whose signatures differ are in
-// different calls. Send, Recv and the counts of AllToAllV are matched by pair instead.
+// Signature hashes what all ranks must agree on: kind, reduction, root, tag, number of parts, their types and columns, rows
+// where they must be equal, and of the gathering and scattering forms the host counts, or the max of device counts.
+// Ranks whose signatures differ are in different calls. Send, Recv and the counts of AllToAllV are matched by pair instead.
 func (op *Op) Signature() uint64 {
 	h := uint64(14695981039346656037)
 	mix := func(x int) { h = (h ^ uint64(x)) * 1099511628211 }
@@ -137,6 +141,7 @@ func (op *Op) Signature() uint64 {
 	if op.Kind.Rooted() {
 		mix(op.Peer)
 	}
+	mix(int(op.Tag))
 	mix(len(op.Parts))
 	for i := range op.Parts {
 		b := &op.Parts[i].Src

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weftgo/weft/internal/par"
 )
@@ -16,6 +17,7 @@ type World struct {
 	local []*Comm
 	done  chan struct{}
 	once  sync.Once
+	busy  atomic.Bool // in Run
 	mu    sync.Mutex
 	err   error
 }
@@ -75,11 +77,15 @@ func (w *World) Abort(cause error) {
 // Run calls fn once for each local rank in its own goroutine and waits for all of them. The first error, panic (with its
 // stack) or Goexit (t.FailNow) aborts the world and cancels the ctx that fn got; Run returns that rank's error, and the
 // others get Aborted that wraps it. When ctx ends, the world is aborted with its cause. A goroutine that never returns
-// cannot be ended; World.Done tells others at once that the world is dead.
+// cannot be ended; World.Done tells others at once that the world is dead. One Run goes on at a time: a second one is Invalid.
 func (w *World) Run(ctx context.Context, fn func(ctx context.Context, c *Comm) error) error {
 	if err := w.Err(); err != nil {
 		return AbortedError("run", 0, fmt.Errorf("the world is dead: %w", err))
 	}
+	if w.busy.Swap(true) {
+		return Errorf("run", 0, Invalid, "another Run of this world has not returned; wait for it, or open a world for each")
+	}
+	defer w.busy.Store(false)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() { w.Abort(context.Cause(ctx)) })

@@ -33,6 +33,7 @@ func TestExchanger(t *testing.T, create New) {
 	t.Run("counters", func(t *testing.T) { testCounters(t, create) })
 	t.Run("interleaved", func(t *testing.T) { testInterleaved(t, create) })
 	t.Run("banks", func(t *testing.T) { testBanks(t, create) })
+	t.Run("order of results", func(t *testing.T) { testOrder(t, create) })
 	t.Run("NumTokens", func(t *testing.T) { testNumTokens(t, create) })
 	t.Run("refused calls", func(t *testing.T) { testRefused(t, create) })
 	t.Run("construction", func(t *testing.T) { testConstruction(t, create) })

@@ -160,6 +160,32 @@ func testBanks(t *testing.T, create New) {
 	require.NoError(t, err)
 }
 
+// testOrder: ranks that combine two results of equal shapes in different orders get an error, not each other's rows.
+func testOrder(t *testing.T, create New) {
+	const ranks = 3
+	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 5, MaxTokensPerRank: 6, Banks: 2}
+	errs := make([]error, ranks)
+	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := create(ctx, c, cfg)
+		if err != nil {
+			return err
+		}
+		var finish [2]func() error
+		for i := range finish {
+			if finish[i], err = begin(ctx, c, x, NewStep("order", cfg, 7, even(ranks, 4), distinct)); err != nil {
+				return err
+			}
+		}
+		errs[c.Rank()] = finish[c.Rank()%2]()
+		return nil
+	})
+	require.NoError(t, err)
+	for rank, err := range errs {
+		require.True(t, isInvalid(err, "ranks disagree: rank 0 calls"), "rank %d: %v", rank, err)
+		require.ErrorContains(t, err, "tag 1, rank 1 calls")
+	}
+}
+
 // releases checks that Release frees a bank, once, and that a stale result is refused even when its bank is in use again.
 func releases(ctx context.Context, c *comm.Comm, x ep.Exchanger, s Step) error {
 	cfg, me := x.Config(), c.Rank()

@@ -30,6 +30,7 @@ type state struct {
 	bank    *Bank // nil once taken
 	core    *Core
 	dropped [2]int32
+	number  uint64 // of the Dispatch, from 1, equal on all ranks
 }
 
 func newBank(x *Core) *Bank {
@@ -93,7 +94,8 @@ func (x *Core) Receive(b *Bank, numRows int, batch Batch, droppedIDs, droppedCop
 	}
 	b.Index.Build(View[int32](locals), View[float32](weights), cfg.TopK, x.NumLocal, cfg.Alignment)
 	b.numRows, b.numTokens, b.received = batch.NumRows, batch.NumTokens, numRows
-	s := &state{bank: b, core: x, dropped: [2]int32{int32(droppedIDs), int32(droppedCopies)}}
+	x.numReceived++
+	s := &state{bank: b, core: x, dropped: [2]int32{int32(droppedIDs), int32(droppedCopies)}, number: x.numReceived}
 	if err := x.lay(&s.Received, b); err != nil {
 		return nil, err
 	}
@@ -174,6 +176,7 @@ func (s *state) Release() {
 type Taken struct {
 	Bank    *Bank
 	Number  int         // of the bank
+	Tag     uint64      // of the collective, so that ranks that combine different results get an error
 	NumRows int         // received rows
 	Out     comm.Buffer // [numTokens, hidden]
 	Y       comm.Buffer
@@ -211,7 +214,7 @@ func (x *Core) CheckCombine(out, y comm.Buffer, r *ep.Received, bias []comm.Buff
 			return Taken{}, x.Invalid("combine: bias %d: %w", i, err)
 		}
 	}
-	t := Taken{Bank: b, NumRows: b.received, Out: out.Slice(0, b.numTokens), Y: y, Bias: bias}
+	t := Taken{Bank: b, NumRows: b.received, Out: out.Slice(0, b.numTokens), Y: y, Bias: bias, Tag: s.number}
 	t.InPlace = y.Addr() == s.Y.Addr()
 	for i := range x.banks {
 		if x.banks[i] == b {

@@ -29,8 +29,11 @@ type Core struct {
 	ranks  []int // [size]: each rank's number in the world, which errors name
 	banks  []*Bank
 	closed bool
-	mu     sync.Mutex
-	stats  ep.Stats
+
+	numReceived uint64
+
+	mu    sync.Mutex
+	stats ep.Stats
 }
 
 // NewCore is collective: it fills in cfg and checks that all ranks gave the same. refuse is the strategy's own reason to
