@@ -24,6 +24,9 @@ type Config struct {
 	CacheTokens      int // positions of keys and values of one replica; 0 means MaxModelLen and MaxBatchedTokens x 4, the larger
 	BlockSize        int // 0 means 64
 	RankInvariant    bool
+	PrefixCaching    bool            // requests share the keys and values of equal beginnings; see engine.Config
+	WaitForPrefix    bool            // and do not compute a beginning that another is computing; see engine.Config
+	Policy           engine.Policy   // which replica gets a request; nil means in turn
 	Timeout          time.Duration   // the longest wait for another rank; 0 means 60 s
 	Recorder         *trace.Recorder // of as many ranks as the layout has; nil records nothing
 }
@@ -104,6 +107,7 @@ func Open(ctx context.Context, folder *checkpoint.Folder, cfg Config) (*Deployme
 		Layout: l.Parallel, VocabSize: folder.Config.VocabSize, EOS: folder.EOS(),
 		MaxBatchedTokens: perReplica, MaxSeqs: cfg.MaxSeqs, MaxModelLen: cfg.MaxModelLen,
 		BlockSize: cfg.BlockSize, NumBlocks: parts.NumBlocks, Tracer: cfg.Recorder,
+		PrefixCaching: cfg.PrefixCaching, WaitForPrefix: cfg.WaitForPrefix, Policy: cfg.Policy,
 	})
 	if err != nil {
 		return nil, errors.Join(err, world.Close(ctx))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,6 +32,12 @@ type Config struct {
 	MaxLogits int
 
 	BlockSize, NumBlocks int // of the key/value cache of one replica
+	// PrefixCaching lets a request use the keys and values that requests with the same beginning and CacheSalt computed on its
+	// replica, in full blocks.
+	PrefixCaching bool
+	// WaitForPrefix holds a request back for the step in which another computes at least half of what it has left, so that
+	// requests that arrive together and begin alike compute that once. It needs PrefixCaching.
+	WaitForPrefix bool
 
 	// StepTimeout is how long one rank may take for one step before the world is given up. 0 means 5 minutes. Collectives
 	// have the world's own timeout.
@@ -50,6 +57,8 @@ func (c *Config) check(world *comm.World, numModels int) error {
 		return fmt.Errorf("engine: %d models for %d ranks", numModels, world.Size())
 	case c.VocabSize < 1:
 		return fmt.Errorf("engine: vocabulary of %d tokens", c.VocabSize)
+	case c.WaitForPrefix && !c.PrefixCaching:
+		return errors.New("engine: WaitForPrefix needs PrefixCaching")
 	case c.StepTimeout < 0:
 		return fmt.Errorf("engine: step timeout %v", c.StepTimeout)
 	}

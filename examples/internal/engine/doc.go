@@ -22,6 +22,11 @@
 // Ending a request frees its blocks at once, also in the middle of a step: blocks are only given out when the next step is
 // scheduled. A consumer that does not read holds up nobody, since a Handle keeps all that its request produced.
 //
+// With PrefixCaching each replica keeps the keys and values of prompts that have ended, as long as it has room, and a request
+// that begins like one of them starts where it differs. Which replica that is the policy decides: PrefixAware sends what
+// begins alike to the same one, within bounds. Tokens and log-probabilities are those of a run without the cache, to the
+// bit where a model's rows do not depend on the company they are computed in.
+//
 // When a rank fails, panics or does not come, the world dies, and every request, pending or later, ends with the error
 // that names the rank. Logits without a softmax (NaN) fail only their own request.
 package engine

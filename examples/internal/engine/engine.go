@@ -31,6 +31,7 @@ type Engine struct {
 	closed  bool
 	err     error // why the engine died
 	loads   []Load
+	sent    *affinity // nil without PrefixCaching
 
 	global globalStats
 }
@@ -45,6 +46,9 @@ func New(world *comm.World, models []Model, cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, world: world, models: models, work: make([]progress, world.Size()),
 		finished: make(chan struct{}), idle: make(chan struct{}), loads: make([]Load, cfg.Layout.DP)}
 	e.global.lastTokens = make([]int, world.Size())
+	if cfg.PrefixCaching {
+		e.sent = newAffinity(cfg.Layout.DP, cfg.NumBlocks, cfg.BlockSize)
+	}
 	for i := range cfg.Layout.DP {
 		r, err := newReplica(e, i)
 		if err != nil {
@@ -73,11 +77,12 @@ func (e *Engine) Submit(ctx context.Context, req Request) (*Handle, error) {
 	if s := req.Sampling.Seed; s != nil {
 		seed = uint64(*s)
 	}
-	id, r, err := e.admit(len(req.IDs) + req.MaxTokens)
+	id, r, cost, err := e.admit(&req)
 	if err != nil {
 		return nil, err
 	}
 	h := newHandle(r, id, req, req.stops(e.cfg.EOS), seed, e.cfg.MaxModelLen)
+	h.cost = cost
 	if err := r.add(ctx, h); err != nil {
 		e.release()
 		return nil, err
@@ -86,26 +91,37 @@ func (e *Engine) Submit(ctx context.Context, req Request) (*Handle, error) {
 	return h, nil
 }
 
-// admit counts a request and chooses its replica.
-func (e *Engine) admit(tokens int) (uint64, *replica, error) {
+// admit counts a request and chooses its replica, which then has cost more tokens to do.
+func (e *Engine) admit(req *Request) (id uint64, r *replica, cost int, err error) {
+	cost = len(req.IDs) + min(req.MaxTokens, max(e.cfg.MaxModelLen-len(req.IDs), 0))
+	var chain []uint64
+	if e.sent != nil {
+		chain = e.sent.chain(req)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case e.err != nil:
-		return 0, nil, e.err
+		return 0, nil, 0, e.err
 	case e.closed:
-		return 0, nil, ErrClosed
+		return 0, nil, 0, ErrClosed
 	}
 	for i, r := range e.replicas {
 		e.loads[i] = Load{Requests: int(r.requests.Load()), Tokens: int(r.tokens.Load())}
+		if e.sent != nil && !req.Echo { // of a scored prompt every token runs
+			e.loads[i].Expected = e.sent.expected(i, chain)
+		}
 	}
-	i := e.cfg.Policy(e.loads, tokens)
+	i := e.cfg.Policy(e.loads, cost)
 	if i < 0 || i >= len(e.replicas) {
-		return 0, nil, fmt.Errorf("engine: the policy chose replica %d of %d", i, len(e.replicas))
+		return 0, nil, 0, fmt.Errorf("engine: the policy chose replica %d of %d", i, len(e.replicas))
+	}
+	if e.sent != nil {
+		e.sent.add(i, chain)
 	}
 	e.pending++
 	e.nextID++
-	return e.nextID, e.replicas[i], nil
+	return e.nextID, e.replicas[i], cost - e.loads[i].Expected, nil
 }
 
 // release uncounts a request.

@@ -31,7 +31,7 @@ func TestGreedyOnEveryLayout(t *testing.T) {
 					ids, reason := want(&req, &cfg)
 					require.Equal(t, ids, out.IDs)
 					require.Equal(t, reason, out.Reason)
-					require.Equal(t, Usage{len(req.IDs), len(ids)}, out.Usage)
+					require.Equal(t, Usage{PromptTokens: len(req.IDs), CompletionTokens: len(ids)}, out.Usage)
 					requireLogprobs(t, &req, &out)
 				})
 			}
@@ -324,7 +324,7 @@ func TestNewRefuses(t *testing.T) {
 
 func TestPolicies(t *testing.T) {
 	rr, least := RoundRobin(), LeastTokens()
-	loads := []Load{{2, 50}, {1, 9}, {3, 9}}
+	loads := []Load{{Requests: 2, Tokens: 50}, {Requests: 1, Tokens: 9}, {Requests: 3, Tokens: 9}}
 	for i := range 7 {
 		require.Equal(t, i%3, rr(loads, 1))
 		require.Equal(t, 1, least(loads, 1))

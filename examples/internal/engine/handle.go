@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weftgo/weft/examples/internal/kvcache"
 	"github.com/weftgo/weft/examples/internal/scheduler"
 )
 
@@ -20,6 +21,7 @@ type Handle struct {
 	seq     scheduler.Sequence
 	unwatch func() bool // stops the watch over Submit's ctx; set and used under replica.mu
 	fresh   bool        // not in a step yet; under replica.mu
+	cost    int         // tokens to do, as Load counts them
 
 	read    int           // tokens that Next returned
 	changed chan struct{} // has room for one: something came since Next looked
@@ -35,7 +37,8 @@ func newHandle(r *replica, id uint64, req Request, stops []int32, seed uint64, m
 		changed: make(chan struct{}, 1), done: make(chan struct{})}
 	room := min(req.MaxTokens, max(maxLen-len(req.IDs), 0), 1024) // the rest grows by append
 	tokens := append(make([]int32, 0, len(req.IDs)+room), req.IDs...)
-	h.seq = scheduler.Sequence{ID: id, Tokens: tokens, MaxTokens: req.MaxTokens, Score: req.Echo, Owner: h}
+	h.seq = scheduler.Sequence{ID: id, Tokens: tokens, MaxTokens: req.MaxTokens, Score: req.Echo, Owner: h,
+		Prefix: kvcache.Chain{Salt: req.CacheSalt}}
 	h.request.IDs = tokens[:len(tokens):len(tokens)]
 	h.request.Sampling.LogitBias = slices.Clone(req.Sampling.LogitBias)
 	h.out.Usage.PromptTokens = len(tokens)
@@ -156,6 +159,7 @@ func (h *Handle) add(r *result, reason FinishReason) {
 // finish ends the request; replica.end sees to it that this happens once.
 func (h *Handle) finish(reason FinishReason, err error) {
 	h.mu.Lock()
+	h.out.Usage.CachedTokens = h.seq.NumCached()
 	h.out.Reason, h.err = reason, err
 	h.out.Timing.Done = time.Now()
 	h.mu.Unlock()

@@ -44,12 +44,16 @@ type step struct {
 }
 
 func newReplica(e *Engine, index int) (*replica, error) {
-	pool, err := kvcache.New(e.cfg.NumBlocks, e.cfg.BlockSize)
+	newPool := kvcache.New
+	if e.cfg.PrefixCaching {
+		newPool = kvcache.NewCached
+	}
+	pool, err := newPool(e.cfg.NumBlocks, e.cfg.BlockSize)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	s, err := scheduler.New(scheduler.Config{MaxBatchedTokens: e.cfg.MaxBatchedTokens, MaxSeqs: e.cfg.MaxSeqs,
-		MaxModelLen: e.cfg.MaxModelLen, MaxLogits: e.cfg.MaxLogits}, pool)
+		MaxModelLen: e.cfg.MaxModelLen, MaxLogits: e.cfg.MaxLogits, WaitForPrefix: e.cfg.WaitForPrefix}, pool)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -78,7 +82,7 @@ func (r *replica) add(ctx context.Context, h *Handle) error {
 
 func (r *replica) load(h *Handle, sign int64) {
 	r.requests.Add(sign)
-	r.tokens.Add(sign * int64(len(h.request.IDs)+h.request.MaxTokens))
+	r.tokens.Add(sign * int64(h.cost))
 }
 
 // end ends a request from outside of the step loop, if it has not ended before.

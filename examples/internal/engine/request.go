@@ -33,6 +33,7 @@ type Request struct {
 	Stop      []int32 // ids that end the request, beside the model's EOS
 	IgnoreEOS bool    // EOS ids are tokens like others
 	Sampling  sampling.Params
+	CacheSalt string // requests share cached beginnings only with those of the same salt
 }
 
 // FinishReason says why a request ended.
@@ -67,8 +68,8 @@ type Output struct {
 	Timing   Timing
 }
 
-// Usage counts tokens.
-type Usage struct{ PromptTokens, CompletionTokens int }
+// Usage counts tokens. CachedTokens of the PromptTokens were not run, because the prefix cache had them.
+type Usage struct{ PromptTokens, CompletionTokens, CachedTokens int }
 
 // Timing is when things happened; what did not happen is the zero Time.
 type Timing struct{ Submitted, Scheduled, FirstToken, Done time.Time }

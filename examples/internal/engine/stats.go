@@ -25,6 +25,11 @@ type ReplicaStats struct {
 	Preemptions                     int64
 	Running, Waiting                int
 	KVUsed, KVTotal                 int // blocks
+	KVCached                        int // blocks that nobody uses and that may serve another request; not in KVUsed
+
+	// Of prompts, each counted once however often it was preempted: tokens that were looked up in the prefix cache (scored
+	// prompts are not), and those of them that were there.
+	PrefixQueriedTokens, PrefixHitTokens int64
 
 	Stopped, AtLength, Aborted, Failed int64 // ended requests by reason
 }
@@ -55,6 +60,9 @@ func (s Stats) Total() ReplicaStats {
 		t.Waiting += r.Waiting
 		t.KVUsed += r.KVUsed
 		t.KVTotal += r.KVTotal
+		t.KVCached += r.KVCached
+		t.PrefixQueriedTokens += r.PrefixQueriedTokens
+		t.PrefixHitTokens += r.PrefixHitTokens
 		t.Stopped += r.Stopped
 		t.AtLength += r.AtLength
 		t.Aborted += r.Aborted
@@ -100,7 +108,9 @@ func (e *Engine) Stats() Stats {
 		x := r.stats
 		x.Preemptions = r.sched.Preemptions()
 		x.Running, x.Waiting = r.sched.Running(), r.sched.Waiting()
-		x.KVUsed, x.KVTotal = r.sched.Pool().Used(), r.sched.Pool().Total()
+		pool, reuse := r.sched.Pool(), r.sched.Reuse()
+		x.KVUsed, x.KVTotal, x.KVCached = pool.Used(), pool.Total(), pool.Cached()
+		x.PrefixQueriedTokens, x.PrefixHitTokens = reuse.QueriedTokens, reuse.HitTokens
 		r.mu.Unlock()
 		s.Replicas = append(s.Replicas, x)
 	}
