@@ -1,0 +1,139 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+)
+
+var roles = []string{"system", "developer", "user", "assistant", "tool"}
+
+// ParseChat reads the body of /v1/chat/completions.
+func ParseChat(body []byte, l Limits) (*Completion, *Error) {
+	f, bad := newFields(body)
+	if bad != nil {
+		return nil, bad
+	}
+	if !l.Text {
+		return nil, BadRequest("messages", "this server has no tokenizer; send token ids to /v1/completions")
+	}
+	c := &Completion{Logprobs: -1, PromptLogprobs: -1, Prompts: make([]Prompt, 1)}
+	c.Chat = f.chat()
+	c.Echo = f.bool("echo", false)
+	if c.Echo {
+		f.fail("echo", "echo is not supported for chats; use /v1/completions")
+	}
+	top := int(f.int("top_logprobs", 0, 0, int64(l.MaxLogprobs)))
+	if f.bool("logprobs", false) {
+		c.Logprobs = top
+	} else if top > 0 {
+		f.fail("top_logprobs", "top_logprobs %d needs logprobs: true", top)
+	}
+	c.PromptLogprobs = int(f.int("prompt_logprobs", -1, 0, int64(l.MaxLogprobs)))
+	c.MaxTokens = int(f.int("max_tokens", -1, 1, math.MaxInt32))
+	c.MaxTokens = int(f.int("max_completion_tokens", int64(c.MaxTokens), 1, math.MaxInt32))
+	c.shared(f, l)
+	return c.checked(f, l)
+}
+
+func (f *fields) chat() *Chat {
+	c := &Chat{AddGenerationPrompt: f.bool("add_generation_prompt", true)}
+	if raw, ok := f.take("messages"); !ok || json.Unmarshal(raw, &c.Messages) != nil || len(c.Messages) == 0 {
+		f.fail("messages", "messages must be a list of at least one message")
+	}
+	for i, m := range c.Messages {
+		c.Messages[i] = f.message(i, m)
+	}
+	if raw, ok := f.take("tools"); ok && json.Unmarshal(raw, &c.Tools) != nil {
+		f.fail("tools", "tools must be a list")
+	}
+	choice := "none"
+	if raw, ok := f.take("tool_choice"); ok {
+		choice = strings.Trim(string(raw), `"`)
+	} else if len(c.Tools) > 0 {
+		choice = "auto"
+	}
+	if choice != "none" {
+		f.fail("tool_choice", "tool_choice %s is not supported: the server finds no tool calls in answers; use \"none\" to only show tools to the model", clip([]byte(choice)))
+	}
+	if raw, ok := f.take("chat_template_kwargs"); ok && json.Unmarshal(raw, &c.Extra) != nil {
+		f.fail("chat_template_kwargs", "chat_template_kwargs must be an object")
+	}
+	return c
+}
+
+// message checks a message and makes one text of its parts.
+func (f *fields) message(i int, raw json.RawMessage) json.RawMessage {
+	var m struct {
+		Role    string
+		Content json.RawMessage
+	}
+	if json.Unmarshal(raw, &m) != nil || !slices.Contains(roles, m.Role) {
+		f.fail("messages", "message %d must be an object whose role is one of %q", i, roles)
+		return raw
+	}
+	content := bytes.TrimSpace(m.Content)
+	switch {
+	case len(content) == 0 || string(content) == "null":
+		if m.Role != "assistant" {
+			f.fail("messages", "message %d has no content", i)
+		}
+		return replaceMember(raw, "content", `""`)
+	case content[0] == '"':
+		return raw
+	}
+	var parts []struct {
+		Type string
+		Text *string
+	}
+	if json.Unmarshal(content, &parts) != nil {
+		f.fail("messages", "message %d: content must be a string or a list of parts", i)
+		return raw
+	}
+	texts := make([]string, len(parts))
+	for j, p := range parts {
+		if p.Type != "text" || p.Text == nil {
+			f.fail("messages", "message %d: part %d has type %q; only text is supported", i, j, p.Type)
+			return raw
+		}
+		texts[j] = *p.Text
+	}
+	joined, err := json.Marshal(strings.Join(texts, "\n"))
+	if err != nil {
+		f.fail("messages", "message %d: %v", i, err)
+	}
+	return replaceMember(raw, "content", string(joined))
+}
+
+// replaceMember sets a member of an object and keeps the order of the others.
+func replaceMember(object json.RawMessage, name, value string) json.RawMessage {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if _, err := d.Token(); err != nil {
+		return object
+	}
+	out := []byte(`{`)
+	add := func(name string, value []byte) {
+		key, _ := json.Marshal(name) // a string always works
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, key...), ':'), value...)
+	}
+	for d.More() {
+		key, err := d.Token()
+		var member json.RawMessage
+		if err == nil {
+			err = d.Decode(&member)
+		}
+		if err != nil {
+			return object
+		}
+		if key != name {
+			add(key.(string), member)
+		}
+	}
+	add(name, []byte(value))
+	return append(out, '}')
+}

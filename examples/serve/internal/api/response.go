@@ -1,0 +1,58 @@
+package api
+
+// Response is the answer of either route without streaming, or one chunk of a stream.
+type Response struct {
+	ID                string   `json:"id"`
+	Object            string   `json:"object"`
+	Created           int64    `json:"created"`
+	Model             string   `json:"model"`
+	Choices           []Choice `json:"choices"` // never nil
+	Usage             *Usage   `json:"usage,omitempty"`
+	SystemFingerprint *string  `json:"system_fingerprint"`
+
+	// Of chats only: completions have these in the choice.
+	PromptLogprobs []PromptLogprob `json:"prompt_logprobs,omitempty"`
+	PromptTokenIDs []int32         `json:"prompt_token_ids,omitempty"`
+}
+
+// Names of Response.Object.
+const (
+	ObjectCompletion = "text_completion"
+	ObjectChat       = "chat.completion"
+	ObjectChatChunk  = "chat.completion.chunk"
+)
+
+// Choice is one answer, or the next piece of it.
+type Choice struct {
+	Index    int      `json:"index"`
+	Text     *string  `json:"text,omitempty"`    // completions
+	Message  *Message `json:"message,omitempty"` // chats
+	Delta    *Message `json:"delta,omitempty"`   // streamed chats
+	Logprobs any      `json:"logprobs"`          // *Logprobs, *ChatLogprobs or nil
+
+	FinishReason *string `json:"finish_reason"` // stop, length, abort; null while it goes on
+	StopReason   any     `json:"stop_reason"`   // the stop string or stop token id that hit; null for the model's own end
+
+	PromptLogprobs []PromptLogprob `json:"prompt_logprobs,omitempty"`
+	TokenIDs       []int32         `json:"token_ids,omitempty"`
+	PromptTokenIDs []int32         `json:"prompt_token_ids,omitempty"`
+}
+
+// Message is a message, or what a chunk adds to it.
+type Message struct {
+	Role    string  `json:"role,omitempty"`
+	Content *string `json:"content,omitempty"`
+}
+
+// Usage counts tokens of a request.
+type Usage struct {
+	PromptTokens     int           `json:"prompt_tokens"`
+	TotalTokens      int           `json:"total_tokens"`
+	CompletionTokens int           `json:"completion_tokens"`
+	Details          PromptDetails `json:"prompt_tokens_details"`
+}
+
+// PromptDetails tells how many tokens of the prompt came from the prefix cache.
+type PromptDetails struct {
+	CachedTokens int `json:"cached_tokens"`
+}
