@@ -55,6 +55,9 @@ func newHandle(r *replica, id uint64, req Request, stops []int32, seed uint64, m
 // ID returns the engine's number of the request.
 func (h *Handle) ID() uint64 { return h.seq.ID }
 
+// Replica returns the index of the replica that runs the request.
+func (h *Handle) Replica() int { return h.replica.index }
+
 // Next returns the next generated token, waiting for it if need be. After the last it returns io.EOF, or the error that ended
 // the request. A ctx that ends ends the waiting only.
 func (h *Handle) Next(ctx context.Context) (Event, error) {
