@@ -17,8 +17,15 @@ func Linear(blocks, threads int) Launch {
 }
 
 // Launch enqueues a kernel: one cgo call, no allocation. params points to its parameters packed as C lays out a struct of
-// them, which is how Go lays out a struct of the same types; they are copied before it returns.
+// them, which is how Go lays out a struct of the same types; they are copied before it returns. A size that does not match
+// the kernel's, but for padding at the end, is comm.Invalid.
 func (s *Stream) Launch(f *Function, l *Launch, params unsafe.Pointer, bytes uintptr) error {
+	if f.params >= 0 {
+		if d := int(bytes) - f.params; d < 0 || d >= 8 {
+			return f.mismatch(bytes)
+		}
+		bytes = uintptr(f.params)
+	}
 	if c := launchKernel(s.dev.ctx, s.handle, f.handle, l, params, bytes); c != success {
 		return s.dev.checkf(c, "launch %s <<<%v, %v, %d>>> cluster %d cooperative %d, %d bytes of parameters",
 			f.name, l.Grid, l.Block, l.Shared, l.Cluster, l.Cooperative, bytes)
@@ -26,7 +33,12 @@ func (s *Stream) Launch(f *Function, l *Launch, params unsafe.Pointer, bytes uin
 	return nil
 }
 
-// Run is Launch with the parameters' type: P is a struct without pointers, device addresses being uintptr.
+func (f *Function) mismatch(bytes uintptr) error {
+	return f.dev.checkf(InvalidValue, "launch %s: the caller packs %d bytes of parameters, the kernel takes %d", f.name, bytes, f.params)
+}
+
+// Run is Launch with the parameters' type: P is a struct without pointers, device addresses being uintptr; struct{} where
+// the kernel has none.
 func Run[P any](s *Stream, f *Function, l *Launch, params *P) error {
 	return s.Launch(f, l, unsafe.Pointer(params), unsafe.Sizeof(*params))
 }

@@ -105,3 +105,14 @@ func Version() (string, error) {
 
 // Symbols returns the rows that this package resolves in libcuda; none where it was built without cgo or not for Linux.
 func Symbols() []dl.Symbol { return symbols() }
+
+// Symbol returns the address of a libcuda function, for other bindings that make a context current in their own C calls.
+func Symbol(name string) (uintptr, error) {
+	if err := Init(); err != nil {
+		return 0, err
+	}
+	if addr := loaded.lib.Lookup(name); addr != 0 {
+		return addr, nil
+	}
+	return 0, &unavailable{fmt.Errorf("%s has no %s", loaded.lib.Path(), name)}
+}

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"fmt"
 	"runtime"
 	"unsafe"
 )
@@ -51,6 +50,7 @@ type Function struct {
 	dev    *Device
 	handle uintptr
 	name   string
+	params int // bytes; -1 when the driver does not say
 }
 
 // Function returns a kernel by its symbol, which is its name where it is declared extern "C".
@@ -58,6 +58,10 @@ func (m *Module) Function(name string) (*Function, error) {
 	f := &Function{dev: m.dev, name: name}
 	if err := m.dev.checkf(cuModuleGetFunction(m.dev.ctx, &f.handle, m.handle, cstring(name)), "function %q", name); err != nil {
 		return nil, err
+	}
+	var err error
+	if f.params, err = f.ParamBytes(); err != nil {
+		f.params = -1
 	}
 	return f, nil
 }
@@ -123,14 +127,4 @@ func (f *Function) ParamBytes() (int, error) {
 		}
 		end = int(offset + bytes)
 	}
-}
-
-// CheckParams fails when a launch with this many bytes of parameters would not match the kernel. Without a driver that can
-// tell it passes.
-func (f *Function) CheckParams(bytes uintptr) error {
-	n, err := f.ParamBytes()
-	if err == nil && n != int(bytes) {
-		return fmt.Errorf("cuda: kernel %s takes %d bytes of parameters, the caller packs %d", f.name, n, bytes)
-	}
-	return nil
 }

@@ -35,6 +35,10 @@ var layers = map[string]int{
 	"ep":       2,
 	"cuda":     2,
 
+	"internal/nvrtc":    2,
+	"internal/cublaslt": 3,
+	"internal/gputest":  3,
+
 	"internal/kernels": 3,
 	"comm/commtest":    3,
 	"comm/local":       3,
@@ -64,7 +68,7 @@ var strangers = [][2]string{
 
 // only lists who may import a thing outside the module.
 var only = map[string][]string{
-	"C":                             {"internal/dl", "cuda", "nccl", "nvshmem", "topo"},
+	"C":                             {"internal/dl", "internal/nvrtc", "internal/cublaslt", "cuda", "nccl", "nvshmem", "topo"},
 	"github.com/NVIDIA/go-nvml/pkg": {"topo"},
 }
 

@@ -22,6 +22,10 @@ type Spec struct {
 	Env     envknob.Knob // the override variable
 	Dirs    []string     // further folders, tried after the toolkit's
 	Wheels  bool         // look in Python wheels too
+
+	// Companions are patterns of files that the library opens by bare name later, though its own folder is not searched
+	// then. Those beside it are opened with it, so that the loader knows their names.
+	Companions []string
 }
 
 // Attempt is one path that was tried.
@@ -117,6 +121,12 @@ func Open(spec Spec) (*Library, error) {
 			return nil
 		}
 		tried = append(tried, Attempt{Path: path})
+		for _, pattern := range spec.Companions {
+			beside, _ := filepath.Glob(filepath.Join(filepath.Dir(real), pattern))
+			for _, file := range beside {
+				_, _, _ = open(file) // one that is needed and does not load is the library's own error later
+			}
+		}
 		return &Library{spec: spec, path: real, tried: tried, handle: handle}
 	}
 	override, err := spec.override()

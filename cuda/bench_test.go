@@ -1,0 +1,151 @@
+package cuda_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weftgo/weft/cuda"
+)
+
+// median times run by device events.
+func (r *rig) median(n int, run func() error) time.Duration {
+	r.t.Helper()
+	start, err := r.NewEvent(true)
+	require.NoError(r.t, err)
+	end, err := r.NewEvent(true)
+	require.NoError(r.t, err)
+	times := make([]time.Duration, n)
+	for i := range times {
+		require.NoError(r.t, start.Record(r.s))
+		require.NoError(r.t, run())
+		require.NoError(r.t, end.Record(r.s))
+		require.NoError(r.t, end.Synchronize())
+		times[i], err = end.Since(start)
+		require.NoError(r.t, err)
+	}
+	require.NoError(r.t, start.Close())
+	require.NoError(r.t, end.Close())
+	slices.Sort(times)
+	return times[n/2]
+}
+
+func TestEnqueueDoesNotAllocate(t *testing.T) {
+	r := newRig(t)
+	f, addr, event := r.function("add"), r.alloc(3*1024), (*cuda.Event)(nil)
+	event, err := r.NewEvent(false)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, event.Close()) }()
+	for name, call := range map[string]func() error{
+		"launch": func() error {
+			l := cuda.Linear(1, 256)
+			return cuda.Run(r.s, f, &l, &addParams{addr, addr + 1024, addr + 2048, 256})
+		},
+		"copy":   func() error { return r.s.Copy(addr, addr+1024, 1024) },
+		"fill":   func() error { return r.s.Fill(addr, 0, 1024) },
+		"record": func() error { return event.Record(r.s) },
+		"wait":   func() error { return r.s.WaitEvent(event) },
+		"query":  func() error { _, err := r.s.Query(); return err },
+	} {
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			if err := call(); err != nil {
+				t.Error(err)
+			}
+		}), name)
+	}
+	require.NoError(t, r.s.Synchronize())
+}
+
+// TestMeasure prints what the driver calls of this package cost.
+func TestMeasure(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a measurement")
+	}
+	r := newRig(t)
+	f, one := r.function("nothing"), cuda.Linear(1, 32)
+	const n = 5000
+	perCall := func(name string, call func() error) {
+		var times []time.Duration
+		for range 5 {
+			require.NoError(t, r.s.Synchronize())
+			start := time.Now()
+			for range n / 5 {
+				require.NoError(t, call())
+			}
+			times = append(times, time.Since(start)/(n/5))
+		}
+		slices.Sort(times)
+		t.Logf("RESULT host_%s %d ns a call", name, times[2].Nanoseconds())
+	}
+	perCall("launch", func() error { return cuda.Run(r.s, f, &one, &struct{}{}) })
+	perCall("query", func() error { _, err := r.s.Query(); return err })
+	addr := r.alloc(1 << 20)
+	perCall("fill", func() error { return r.s.Fill(addr, 0, 256) })
+	perCall("copy", func() error { return r.s.Copy(addr, addr+4096, 256) })
+
+	for _, nodes := range []int{1, 20, 200} {
+		g, err := r.s.Capture(func() error {
+			for range nodes {
+				if err := cuda.Run(r.s, f, &one, &struct{}{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		exec, err := g.Instantiate()
+		require.NoError(t, err)
+		require.NoError(t, exec.Upload(r.s))
+		took := r.median(100, func() error { return exec.Launch(r.s) })
+		t.Logf("RESULT graph_%d_empty_kernels %.2f us, %.2f us a kernel", nodes, took.Seconds()*1e6, took.Seconds()*1e6/float64(nodes))
+		require.NoError(t, exec.Close())
+		require.NoError(t, g.Close())
+	}
+
+	const big = 2 << 30
+	src, dst := r.alloc(big), r.alloc(big)
+	require.NoError(t, r.s.Fill(src, 0x5a, big))
+	took := r.median(20, func() error { return r.s.Copy(dst, src, big) })
+	t.Logf("RESULT copy_device_2GiB %.2f TB/s read plus written", 2*big/took.Seconds()/1e12)
+	pinned, err := r.AllocHost(256 << 20)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, pinned.Close()) }()
+	for _, c := range []struct {
+		name     string
+		dst, src uintptr
+	}{{"to_device", dst, pinned.Addr()}, {"to_host", pinned.Addr(), src}} {
+		took := r.median(10, func() error { return r.s.Copy(c.dst, c.src, 256<<20) })
+		t.Logf("RESULT copy_%s_256MiB %.1f GB/s pinned", c.name, float64(256<<20)/took.Seconds()/1e9)
+	}
+}
+
+func BenchmarkLaunch(b *testing.B) {
+	r := newRig(b)
+	f, l, p := r.function("add"), cuda.Linear(1, 32), addParams{}
+	b.ReportAllocs()
+	for i := range b.N {
+		if err := cuda.Run(r.s, f, &l, &p); err != nil {
+			b.Fatal(err)
+		}
+		if i%512 == 511 { // keep the queue short, so that its length is not what is measured
+			require.NoError(b, r.s.Synchronize())
+		}
+	}
+}
+
+func ExampleStream_Launch() {
+	type params struct { // void add(float *out, const float *a, const float *b, int n)
+		out, a, b uintptr
+		n         int32
+	}
+	run := func(s *cuda.Stream, f *cuda.Function, p params) error {
+		l := cuda.Linear(int(p.n+255)/256, 256)
+		return cuda.Run(s, f, &l, &p)
+	}
+	_ = run
+	fmt.Println(cuda.Linear(4, 256).Grid)
+	// Output: [4 1 1]
+}

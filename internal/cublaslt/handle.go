@@ -1,0 +1,145 @@
+package cublaslt
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/cuda"
+)
+
+// DefaultWorkspace is enough for every algorithm on GPUs from compute capability 9.0, in bytes.
+const DefaultWorkspace = 32 << 20
+
+// alignment is what the heuristic may assume about addresses and rows, in bytes: rows of an expert begin anywhere.
+const alignment = 16
+
+// Handle runs matrix products on one device, from one goroutine at a time and on one stream at a time: they share its
+// workspace.
+type Handle struct {
+	dev       *cuda.Device
+	handle    uintptr
+	workspace uintptr
+	bytes     int
+	plans     map[Problem]*plan
+}
+
+// New makes a handle with a workspace of so many bytes of device memory, 0 for DefaultWorkspace. The caller calls Close
+// before it closes dev.
+func New(dev *cuda.Device, workspace int) (h *Handle, err error) {
+	if err := initContext(); err != nil {
+		return nil, err
+	}
+	if workspace == 0 {
+		workspace = DefaultWorkspace
+	}
+	h = &Handle{dev: dev, bytes: workspace, plans: map[Problem]*plan{}}
+	if h.workspace, err = dev.Alloc(workspace); err != nil {
+		return nil, fmt.Errorf("cublaslt: workspace: %w", err)
+	}
+	if err := check(createHandle(dev.Context(), &h.handle), "create a handle on device %d", dev.Ordinal()); err != nil {
+		return nil, errors.Join(err, dev.Free(h.workspace))
+	}
+	return h, nil
+}
+
+// plan returns the algorithm for p's bucket, asking the library the first time.
+func (h *Handle) plan(p Problem) (*plan, error) {
+	key := p.dense()
+	key.M = Bucket(p.M)
+	if pl := h.plans[key]; pl != nil {
+		return pl, nil
+	}
+	pl, err := h.newPlan(key)
+	if err != nil {
+		return nil, err
+	}
+	h.plans[key] = pl
+	return pl, nil
+}
+
+func (h *Handle) newPlan(p Problem) (*plan, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	in, _ := typeCode(p.Type)
+	out, _ := typeCode(p.Out)
+	s := shape{
+		m: int64(p.M), n: int64(p.N), k: int64(p.K), lda: int64(p.LDA), ldb: int64(p.LDB), ldd: int64(p.LDD),
+		strideA: int64(p.StrideA), strideB: int64(p.StrideB), strideD: int64(p.StrideD),
+		workspace: uint64(h.bytes), in: in, out: out, batch: int32(p.Batch), alignment: alignment,
+	}
+	if p.TransB {
+		s.transB = 1
+	}
+	pl, status := createPlan(h.dev.Context(), h.handle, &s)
+	if err := check(status, "%v x %v into %v, [%d, %d] x [%d, %d], strides %d, %d, %d, batch %d: no algorithm", p.Type, p.Type, p.Out, p.M, p.K,
+		p.K, p.N, p.LDA, p.LDB, p.LDD, p.Batch); err != nil {
+		return nil, err
+	}
+	return pl, nil
+}
+
+// Matmul enqueues D = alpha · A · B + beta · D on s: one cgo call and no allocation once p's bucket is planned. Addresses
+// and row strides are multiples of 16 bytes. M = 0 is nothing to do.
+func (h *Handle) Matmul(s *cuda.Stream, p Problem, d, a, b uintptr, alpha, beta float32) error {
+	if p.M == 0 {
+		return nil
+	}
+	if (d|a|b)%alignment != 0 {
+		return &Error{Text: fmt.Sprintf("addresses %#x, %#x, %#x are not multiples of %d", d, a, b, alignment), Code: comm.Invalid}
+	}
+	pl, err := h.plan(p)
+	if err != nil {
+		return err
+	}
+	status := matmul(h.dev.Context(), h.handle, pl, int64(p.M), d, a, b, alpha, beta, h.workspace, uint64(h.bytes), s.Handle())
+	if status != 0 {
+		return check(status, "[%d, %d] x [%d, %d]", p.M, p.K, p.K, p.N)
+	}
+	return nil
+}
+
+// Warm plans the buckets of p for M from 1 to p.M and runs each once on scratch memory, so that no later product loads code.
+// It returns when they are done.
+func (h *Handle) Warm(s *cuda.Stream, p Problem) (err error) {
+	q := p.dense()
+	size := int(p.Type.Size())
+	span := func(rows, ld, stride int) int { return ((q.Batch-1)*stride + rows*ld) * size }
+	rowsB := q.K
+	if q.TransB {
+		rowsB = q.N
+	}
+	top := Bucket(p.M)
+	scratch := make([]uintptr, 3)
+	defer func() {
+		for _, addr := range scratch {
+			err = errors.Join(err, h.dev.Free(addr))
+		}
+	}()
+	for i, bytes := range []int{span(top, q.LDD, q.StrideD) / size * int(p.Out.Size()), span(top, q.LDA, q.StrideA), span(rowsB, q.LDB, q.StrideB)} {
+		if scratch[i], err = h.dev.Alloc(bytes); err != nil {
+			return err
+		}
+		if err := s.Fill(scratch[i], 0, bytes); err != nil {
+			return err
+		}
+	}
+	for q.M = Bucket(1); q.M <= top; q.M *= 2 {
+		if err := h.Matmul(s, q, scratch[0], scratch[1], scratch[2], 1, 0); err != nil {
+			return err
+		}
+	}
+	return s.Synchronize()
+}
+
+// Close frees the workspace and the plans. None of its products may be running.
+func (h *Handle) Close() error {
+	for _, pl := range h.plans {
+		destroyPlan(pl)
+	}
+	h.plans = nil
+	err := errors.Join(check(destroyHandle(h.dev.Context(), h.handle), "destroy a handle"), h.dev.Free(h.workspace))
+	h.handle, h.workspace = 0, 0
+	return err
+}
