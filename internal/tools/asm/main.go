@@ -11,15 +11,17 @@ import (
 )
 
 func main() {
-	kind := flag.String("kind", "", "which package to generate: gemm or simd")
+	kind := flag.String("kind", "", "what to generate: gemm, simd or sums")
 	flag.Parse()
 	switch *kind {
 	case "gemm":
 		generateGemm()
 	case "simd":
 		generateSIMD()
+	case "sums":
+		generateSums()
 	default:
-		log.Fatalf("asm: -kind %q: want gemm or simd", *kind)
+		log.Fatalf("asm: -kind %q: want gemm, simd or sums", *kind)
 	}
 	build.Generate()
 }

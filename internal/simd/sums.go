@@ -1,0 +1,84 @@
+package simd
+
+import "unsafe"
+
+//go:generate go -C ../tools run ./asm -kind sums -out ../simd/sums_amd64.s -stubs ../simd/sums_amd64.go -pkg simd
+
+// streamAlign is the alignment in bytes that stores past the caches need.
+const streamAlign = 32
+
+// SumAll is [SumInto] with several equal results: every dsts[k][i] becomes the sum, which is taken once. Dsts and srcs have one
+// length; a dst may be one of the srcs. If stream is set and the processor can, results go to memory past the caches, which pays
+// for arrays that do not fit them.
+func SumAll(dsts, srcs [][]float32, stream bool) {
+	n := checkAll(dsts, srcs)
+	if n == 0 {
+		return
+	}
+	done := 0
+	if current != Go && len(srcs) > 0 {
+		const lanes = 8
+		done = n / lanes * lanes
+		reading(srcs...)
+		for _, d := range dsts {
+			writing(d)
+		}
+		sumAllVec(dsts, srcs, done, stream && streamable(dsts))
+	}
+	for i := done; i < n; i++ {
+		var acc float32
+		for _, s := range srcs {
+			acc += s[i]
+		}
+		for _, d := range dsts {
+			d[i] = acc
+		}
+	}
+}
+
+// SumAllBF16 is [SumAll] for bfloat16 payloads: summed in float32 and rounded once, to nearest even.
+func SumAllBF16(dsts, srcs [][]uint16, stream bool) {
+	n := checkAll(dsts, srcs)
+	if n == 0 {
+		return
+	}
+	done := 0
+	if current != Go && len(srcs) > 0 {
+		done = n / sumLanes * sumLanes
+		reading(srcs...)
+		for _, d := range dsts {
+			writing(d)
+		}
+		sumAllBF16Vec(dsts, srcs, done, stream && streamable(dsts))
+	}
+	for i := done; i < n; i++ {
+		var acc float32
+		for _, s := range srcs {
+			acc += bf16.widen(s[i])
+		}
+		v := bf16.narrow(acc)
+		for _, d := range dsts {
+			d[i] = v
+		}
+	}
+}
+
+// checkAll returns the common length; it panics on a source or result that is shorter than the first result.
+func checkAll[T any](dsts, srcs [][]T) int {
+	if len(dsts) == 0 {
+		return 0
+	}
+	n := len(dsts[0])
+	checkSources(n, srcs)
+	checkSources(n, dsts)
+	return n
+}
+
+func streamable[T any](dsts [][]T) bool {
+	for _, d := range dsts {
+		if uintptr(unsafe.Pointer(unsafe.SliceData(d)))%streamAlign != 0 {
+			return false
+		}
+	}
+	return true
+}
