@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
 )
 
 func contextWithCancel(t testing.TB) (context.Context, context.CancelCauseFunc) {
@@ -93,12 +94,18 @@ func (s *suite) lateInGroup(t *testing.T) {
 func (s *suite) noMessage(t *testing.T) {
 	w := s.hasty(t, 3, 50*time.Millisecond)
 	var got error
+	buffers := make([]comm.Buffer, 1)
+	Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
+		if c.Rank() == 0 {
+			buffers[0] = alloc(tb, c, dtype.F32, 1, 4, 0).view
+		}
+	})
 	_ = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
 		if c.Rank() != 0 {
 			<-w.Done()
 			return nil
 		}
-		if got = c.Recv(comm.Stream{}, comm.Of(make([]float32, 4), 4), 2); got == nil {
+		if got = c.Recv(comm.Stream{}, buffers[0], 2); got == nil {
 			got = c.Wait(ctx, comm.Stream{})
 		}
 		return got

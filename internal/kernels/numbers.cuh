@@ -13,7 +13,7 @@ __device__ u16 half_down(float f) {
 }
 
 // narrow8 encodes f in 8 bits with MAN bits of mantissa, to nearest even, saturating.
-template <int MAN, bool INF> __device__ u8 narrow8(float f) {
+template <int MAN, bool INF> __device__ __noinline__ u8 narrow8(float f) {
     const int EXP = 7 - MAN;
     u32 b = __float_as_uint(f), sign = b >> 31 << 7, mag = b & 0x7fffffff;
     const u32 top = ((1u << EXP) - 1) << MAN;

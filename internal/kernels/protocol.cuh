@@ -39,7 +39,7 @@ struct Part {
 };
 
 // Entry is what a rank tells its peers of one call.
-struct Entry {
+struct __align__(16) Entry {
     u64 signature;
     u32 call; // number of the call in its rank's log on the host, for messages
     u32 numParts;
@@ -74,6 +74,7 @@ struct Ctl {
     u64 sent[MAX_RANKS], received[MAX_RANKS]; // messages to and from each rank
     Ctl *peers[MAX_RANKS];
     Rank *world[MAX_RANKS];
+    u64 pad[6]; // the words below begin a cache line
     // Written by peers, each in its own word.
     u64 arrived[MAX_RANKS], done[MAX_RANKS], mail[MAX_RANKS], ack[MAX_RANKS];
     u64 closed[3][MAX_RANKS]; // first epoch, message and answer that will never come; 0 while the peer lives
@@ -285,9 +286,9 @@ __device__ int begin(const Args &a, Shared &sh) {
 // last_block says, to all threads, whether this block is the last of its launch to come here. What the other blocks did
 // happened before what it does next.
 __device__ bool last_block(Ctl *c, Shared &sh) {
-    __threadfence_system();
     __syncthreads();
     if (threadIdx.x == 0) {
+        __threadfence_system(); // cumulative: carries what the other threads wrote before the barrier
         sh.last = atomicAdd(&c->doneBlocks, 1ull) == gridDim.x - 1;
         __threadfence_system();
     }

@@ -1,0 +1,91 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/kernels"
+)
+
+// assembly is where all members of a group meet on the host: the last one to come makes what all of them get. Members come
+// here only after their kernels have met, so that a member in another call is found out by the kernels.
+type assembly struct {
+	values []any
+	num    int
+	done   chan struct{}
+	result any
+	err    error
+}
+
+// assemble is a collective on the host. text describes the call; calls with other texts before the first space do not fit.
+// finish is called once, with everyone's values, and its result is everyone's.
+func (c *conn) assemble(ctx context.Context, kind, text string, value any, finish func(values []any) (any, error)) (any, error) {
+	if err := c.meet(ctx, kind, text); err != nil {
+		return nil, err
+	}
+	g := c.g
+	g.mu.Lock()
+	a := g.next
+	if a == nil {
+		a = &assembly{values: make([]any, len(g.members)), done: make(chan struct{})}
+		g.next = a
+	}
+	a.values[c.rank] = value
+	a.num++
+	last := a.num == len(g.members)
+	if last {
+		g.next = nil
+	}
+	g.mu.Unlock()
+	if last {
+		a.result, a.err = finish(a.values)
+		close(a.done)
+		return a.result, a.err
+	}
+	limit := time.NewTimer(g.w.cfg.Timeout)
+	defer limit.Stop()
+	select {
+	case <-a.done:
+		return a.result, a.err
+	case <-g.w.dead:
+		return nil, comm.AbortedError(kind, c.r.index, fmt.Errorf("the world is dead: %w", g.w.cause))
+	case <-ctx.Done():
+		return nil, c.ended(ctx, 0)
+	case <-limit.C:
+		return nil, comm.Errorf(kind, c.r.index, comm.Timeout, "waited %v on the host for ranks whose kernels had met", g.w.cfg.Timeout)
+	}
+}
+
+// meet lets the kernels of all members meet, under a name that no collective has, and waits for it.
+func (c *conn) meet(ctx context.Context, kind, text string) error {
+	if err := c.ready(); err != nil {
+		if e := (*comm.Error)(nil); errors.As(err, &e) && e.Op == "" {
+			e.Op = kind
+		}
+		return err
+	}
+	call := c.log.addSplit(text)
+	c.calls.Add(1)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(kind))
+	a := &c.args
+	a.Kind, a.Own, a.All, a.NumOwn, a.Ragged = kernels.Split, 0, 0, 0, 0
+	a.Entry.Signature, a.Entry.Call, a.Entry.NumParts = h.Sum64(), call, 0
+	a.SetEntryWords()
+	st := c.r.own
+	err := c.r.order(st)
+	if err == nil {
+		err = c.r.gpu.kernels.Collective(st, a, 1)
+	}
+	if err == nil {
+		err = c.wait(ctx, st)
+	}
+	if e := (*comm.Error)(nil); err != nil && !errors.As(err, &e) {
+		err = &comm.Error{Op: kind, Rank: c.r.index, Peer: comm.NoPeer, Code: codeOf(err), Err: err}
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package p2p
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/weftgo/weft/comm"
+)
+
+// numNotes is the calls that a log remembers. Kernels name calls by number, and a message needs the text of calls that
+// peers made a while ago.
+const numNotes = 256
+
+// log is what a rank called lately in a group. Peers read it for their messages.
+type log struct {
+	mu    sync.Mutex
+	last  uint32
+	notes [numNotes]note
+}
+
+// note is one call.
+type note struct {
+	id         uint32
+	op         comm.Op
+	parts      []comm.Part
+	send, recv []int
+	split      string // not empty: no operation, but this
+}
+
+// add notes a call and returns its number. It copies what is the caller's.
+func (l *log) add(op *comm.Op) uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	n := &l.notes[l.last%numNotes]
+	n.id, n.split = l.last, ""
+	n.parts = append(n.parts[:0], op.Parts...)
+	n.op = *op
+	n.op.Parts = n.parts
+	if host, ok := op.Send.Host(); ok {
+		n.send = append(n.send[:0], host...)
+		n.op.Send = comm.Host(n.send)
+	}
+	if host, ok := op.Recv.Host(); ok {
+		n.recv = append(n.recv[:0], host...)
+		n.op.Recv = comm.Host(n.recv)
+	}
+	return l.last
+}
+
+// addSplit notes a call that is no operation.
+func (l *log) addSplit(text string) uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	n := &l.notes[l.last%numNotes]
+	n.id, n.split = l.last, text
+	return l.last
+}
+
+// describe returns the label and the full text of a call.
+func (l *log) describe(id uint32) (label, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := &l.notes[id%numNotes]
+	switch {
+	case n.id != id || id == 0:
+		return fmt.Sprintf("call %d", id), fmt.Sprintf("its call %d, longer ago than the last %d", id, numNotes)
+	case n.split != "":
+		return "split", n.split
+	}
+	op := n.op
+	op.Parts = slices.Clone(n.parts)
+	return op.Label(), op.String()
+}

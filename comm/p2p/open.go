@@ -1,0 +1,159 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/kernels"
+)
+
+// MaxRanks is the most ranks a world can have.
+const MaxRanks = kernels.MaxRanks
+
+// largestCluster is the blocks that may have to be resident at once beside the waiting ranks: the largest cluster anyone
+// launches, or an ordinary kernel's first blocks.
+const largestCluster = 16
+
+// aloneBlocks is the blocks of a rank that has a GPU to itself.
+const aloneBlocks = 32
+
+// Config says what to open.
+type Config struct {
+	// Devices are the ranks' GPUs, one entry per rank. A device may be named more than once.
+	Devices []comm.Device
+	// Workspace is the bytes that each rank takes from its device at once, for comm.Alloc and the driver's own tables. 0
+	// means 64 MiB. When it is used up, the rank takes more.
+	Workspace int
+	// Blocks is the blocks of a rank's largest launches. 0 means what fits. On a shared GPU
+	// (ranks - 1) x Blocks + 16 must fit its multiprocessors.
+	Blocks int
+	// Timeout is the longest wait of a kernel for another rank. 0 means 60 s.
+	Timeout time.Duration
+}
+
+func (cfg *Config) complete() error {
+	if len(cfg.Devices) == 0 || len(cfg.Devices) > MaxRanks {
+		return fmt.Errorf("%d ranks; use 1 to %d", len(cfg.Devices), MaxRanks)
+	}
+	if cfg.Timeout < 0 || cfg.Workspace < 0 || cfg.Blocks < 0 {
+		return fmt.Errorf("timeout %v, workspace %d bytes, %d blocks: none may be negative", cfg.Timeout, cfg.Workspace, cfg.Blocks)
+	}
+	for rank, d := range cfg.Devices {
+		if d.Kind != comm.CUDA || d.Index < 0 {
+			return fmt.Errorf("rank %d: %v is no GPU", rank, d)
+		}
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 60 * time.Second
+	}
+	if cfg.Workspace == 0 {
+		cfg.Workspace = 64 << 20
+	}
+	return nil
+}
+
+// Open makes a world of ranks in this process. It compiles and loads the kernels, or takes them from the cache. Errors are
+// Unavailable without a driver, a compiler, a device or peer access, and Invalid for ranks that do not fit a shared GPU.
+func Open(ctx context.Context, cfg Config) (*comm.World, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, &comm.Error{Op: "open p2p", Peer: comm.NoPeer, Code: comm.Invalid, Err: err}
+	}
+	w := &world{cfg: cfg, dead: make(chan struct{}), gpus: map[int]*gpu{}}
+	if err := w.open(ctx); err != nil {
+		err = errors.Join(err, w.free())
+		if e := (*comm.Error)(nil); errors.As(err, &e) {
+			return nil, err
+		}
+		return nil, &comm.Error{Op: "open p2p", Peer: comm.NoPeer, Code: codeOf(err), Err: err}
+	}
+	members := make([]*rank, len(w.ranks))
+	copy(members, w.ranks)
+	g := newGroup(w, members)
+	comms := make([]*comm.Comm, len(w.ranks))
+	for i, r := range w.ranks {
+		c, err := g.join(i)
+		if err != nil {
+			return nil, &comm.Error{Op: "open p2p", Rank: i, Peer: comm.NoPeer, Code: comm.Internal, Err: errors.Join(err, w.free())}
+		}
+		r.main = c
+	}
+	for i := range w.ranks {
+		if err := w.ranks[i].main.connect(); err != nil {
+			return nil, &comm.Error{Op: "open p2p", Rank: i, Peer: comm.NoPeer, Code: comm.Internal, Err: errors.Join(err, w.free())}
+		}
+		comms[i] = comm.New(w.ranks[i].main, i, len(w.ranks))
+	}
+	return comm.NewWorld(comms), nil
+}
+
+// codeOf classes what the packages below say.
+func codeOf(err error) comm.Code {
+	for _, c := range []comm.Code{comm.Unavailable, comm.Invalid, comm.Timeout, comm.Aborted} {
+		if errors.Is(err, c) {
+			return c
+		}
+	}
+	return comm.Internal
+}
+
+// open takes devices, kernels, memory and streams.
+func (w *world) open(ctx context.Context) error {
+	numRanks := map[int]int{}
+	for _, d := range w.cfg.Devices {
+		numRanks[d.Index]++
+	}
+	for index, n := range numRanks {
+		if ctx.Err() != nil {
+			return comm.Errorf("open p2p", 0, comm.Aborted, "%w", context.Cause(ctx))
+		}
+		dev, err := cuda.Open(index)
+		if err != nil {
+			return err
+		}
+		g := &gpu{dev: dev, ranks: n}
+		w.gpus[index] = g
+		if g.blocks, err = fit(w.cfg.Blocks, n, dev.Info().SMs); err != nil {
+			return comm.Errorf("open p2p", 0, comm.Invalid, "cuda:%d: %w", index, err)
+		}
+		if g.kernels, err = kernels.Load(dev); err != nil {
+			return err
+		}
+	}
+	for _, a := range w.gpus {
+		for _, b := range w.gpus {
+			if a == b {
+				continue
+			}
+			if can, err := a.dev.CanAccess(b.dev); err != nil || !can {
+				return comm.Errorf("open p2p", 0, comm.Unavailable, "cuda:%d cannot address the memory of cuda:%d: %v",
+					a.dev.Ordinal(), b.dev.Ordinal(), err)
+			}
+			if err := a.dev.EnablePeer(b.dev); err != nil {
+				return err
+			}
+		}
+	}
+	return w.openRanks()
+}
+
+// fit returns the blocks of a rank, or why so many ranks cannot wait for each other on one GPU of numSMs multiprocessors.
+func fit(blocks, ranks, numSMs int) (int, error) {
+	if ranks == 1 {
+		if blocks == 0 {
+			blocks = aloneBlocks
+		}
+		return min(blocks, numSMs), nil
+	}
+	if blocks == 0 {
+		blocks = min((numSMs-largestCluster)/(ranks-1), numSMs/ranks)
+	}
+	if blocks < 1 || (ranks-1)*blocks+largestCluster > numSMs {
+		return 0, fmt.Errorf("%d ranks cannot share it: while the others wait, (%d - 1) ranks x %d blocks + a cluster of %d = %d must fit its %d multiprocessors; use fewer ranks or blocks",
+			ranks, ranks, max(1, blocks), largestCluster, (ranks-1)*max(1, blocks)+largestCluster, numSMs)
+	}
+	return blocks, nil
+}

@@ -1,0 +1,251 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/kernels"
+)
+
+// gpu is one device of a world.
+type gpu struct {
+	dev     *cuda.Device
+	kernels *kernels.Set
+	ranks   int // that share it
+	blocks  int // of one rank
+}
+
+// world is what all ranks share.
+type world struct {
+	cfg   Config
+	gpus  map[int]*gpu
+	ranks []*rank
+
+	pinned  *cuda.Pinned // the abort word, then every rank's records
+	abort   *uint64      // in pinned memory; kernels look at it now and then
+	numOpen atomic.Int32 // ranks whose main Conn is not closed
+
+	once  sync.Once
+	dead  chan struct{}
+	cause error // set before dead is closed
+
+	numGroups atomic.Uint64
+}
+
+// kill ends the world: kernels that wait leave, later calls are refused. Only the first cause counts.
+func (w *world) kill(cause error) {
+	w.once.Do(func() {
+		w.cause = cause
+		close(w.dead)
+		if w.abort != nil {
+			atomic.StoreUint64(w.abort, 1)
+		}
+	})
+}
+
+func (w *world) alive() bool {
+	select {
+	case <-w.dead:
+		return false
+	default:
+		return true
+	}
+}
+
+// rank is one rank's streams and memory, shared by its Conns of all groups.
+type rank struct {
+	w     *world
+	index int // in the world
+	gpu   *gpu
+	main  *conn
+
+	own, aux *cuda.Stream // aux never waits for peers
+	event    *cuda.Event
+	last     *cuda.Stream // where the latest operation went
+	adopted  map[uintptr]*cuda.Stream
+
+	words   uintptr // a kernels.Rank in device memory
+	arena   arena
+	bounce  *cuda.Pinned // for copies between the host and the device
+	records *[kernels.NumRecords]kernels.Record
+	next    uint64 // number of the next record to read
+
+	mu    sync.Mutex
+	conns []*conn // of all groups; peers look for the group of a record
+}
+
+// groupOf returns the rank's Conn of a group, nil if it has none.
+func (r *rank) groupOf(id uint64) *conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		if c.g.id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// bounceBytes is the pinned memory of a rank.
+const bounceBytes = 1 << 20
+
+func (w *world) openRanks() error {
+	first := w.gpus[w.cfg.Devices[0].Index].dev
+	var err error
+	if w.pinned, err = first.AllocHost(recordBytes * (len(w.cfg.Devices) + 1)); err != nil {
+		return err
+	}
+	clear(w.pinned.Bytes())
+	w.abort = (*uint64)(unsafe.Pointer(unsafe.SliceData(w.pinned.Bytes())))
+	for i, d := range w.cfg.Devices {
+		r := &rank{w: w, index: i, gpu: w.gpus[d.Index], adopted: map[uintptr]*cuda.Stream{}, next: 1}
+		at := w.pinned.Bytes()[recordBytes*(i+1):]
+		r.records = (*[kernels.NumRecords]kernels.Record)(unsafe.Pointer(unsafe.SliceData(at)))
+		w.ranks = append(w.ranks, r)
+		if err := r.open(); err != nil {
+			return fmt.Errorf("rank %d on cuda:%d: %w", i, d.Index, err)
+		}
+	}
+	w.numOpen.Store(int32(len(w.ranks)))
+	return nil
+}
+
+func (r *rank) open() (err error) {
+	if r.own, err = r.gpu.dev.NewStream(0); err != nil {
+		return err
+	}
+	if r.aux, err = r.gpu.dev.NewStream(0); err != nil {
+		return err
+	}
+	if r.event, err = r.gpu.dev.NewEvent(false); err != nil {
+		return err
+	}
+	if r.bounce, err = r.gpu.dev.AllocHost(bounceBytes); err != nil {
+		return err
+	}
+	r.last = r.own
+	r.arena.grow = r.moreMemory
+	if err := r.arena.more(r.w.cfg.Workspace); err != nil {
+		return err
+	}
+	r.words, err = r.zeroed(int(unsafe.Sizeof(kernels.Rank{})))
+	return err
+}
+
+// moreMemory maps another piece of device memory that all GPUs of the world may address.
+func (r *rank) moreMemory(bytes int) (base uintptr, size int, release func() error, err error) {
+	devices := make([]*cuda.Device, 0, len(r.w.gpus))
+	for _, g := range r.w.gpus {
+		devices = append(devices, g.dev)
+	}
+	granularity, err := cuda.Granularity(devices...)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	size = cuda.RoundUp(bytes, granularity)
+	span, err := r.gpu.dev.Reserve(size)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	p, err := r.gpu.dev.Create(size, false)
+	if err == nil {
+		err = errors.Join(span.Map(0, p), p.Close())
+	}
+	if err == nil {
+		err = span.SetAccess(devices...)
+	}
+	if err != nil {
+		return 0, 0, nil, errors.Join(err, span.Close())
+	}
+	return span.Base(), size, span.Close, nil
+}
+
+// zeroed returns cleared memory of the arena. The clearing waits for no other rank.
+func (r *rank) zeroed(bytes int) (uintptr, error) {
+	addr, err := r.arena.alloc(bytes)
+	if err != nil {
+		return 0, err
+	}
+	if err := r.aux.Fill(addr, 0, bytes); err != nil {
+		return 0, errors.Join(err, r.arena.free(addr))
+	}
+	return addr, r.aux.Wait(context.Background())
+}
+
+// close is called once for each rank; the last one frees everything, when no kernel can touch it any more.
+func (w *world) close(ctx context.Context) error {
+	if w.numOpen.Add(-1) > 0 {
+		return nil
+	}
+	var errs []error
+	for _, r := range w.ranks {
+		for _, s := range append([]*cuda.Stream{r.own, r.aux}, r.streams()...) {
+			if err := drain(s); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	_ = ctx // a finished ctx does not keep memory: kernels end by their deadlines
+	return errors.Join(append(errs, w.free())...)
+}
+
+// drain waits until a stream's kernels have ended, which deadlines and the abort word see to.
+func drain(s *cuda.Stream) error {
+	if s == nil {
+		return nil
+	}
+	return s.Wait(context.Background())
+}
+
+func (r *rank) streams() []*cuda.Stream {
+	var list []*cuda.Stream
+	for _, s := range r.adopted {
+		if s == r.last { // others may be gone; weft keeps the caller's handle no longer than it must
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// free gives everything back.
+func (w *world) free() error {
+	var errs []error
+	for _, r := range w.ranks {
+		errs = append(errs, r.arena.close())
+		if r.bounce != nil {
+			errs = append(errs, r.bounce.Close())
+		}
+		if r.event != nil {
+			errs = append(errs, r.event.Close())
+		}
+		for _, s := range []*cuda.Stream{r.own, r.aux} {
+			if s != nil {
+				errs = append(errs, s.Close())
+			}
+		}
+	}
+	w.ranks = nil
+	if w.pinned != nil {
+		errs = append(errs, w.pinned.Close())
+		w.pinned = nil
+	}
+	for _, g := range w.gpus {
+		if g.kernels != nil {
+			errs = append(errs, g.kernels.Close())
+		}
+		errs = append(errs, g.dev.Close())
+	}
+	w.gpus = nil
+	return errors.Join(errs...)
+}
+
+// device is where a rank's buffers live.
+func (r *rank) device() comm.Device {
+	return comm.Device{Kind: comm.CUDA, Index: r.gpu.dev.Ordinal()}
+}

@@ -1,0 +1,132 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/nvrtc"
+)
+
+// barrierThreads is a warp for each of eight peers.
+const barrierThreads = 256
+
+// Set is the kernels, loaded on one device.
+type Set struct {
+	module                                                                *cuda.Module
+	barrier, barriers, copy, reduce, reduceAny, send, recv, leave, memory *cuda.Function
+}
+
+// Load compiles the kernels for the device, or takes them from the cache, and loads all of them, so that none is loaded while
+// ranks wait for each other. The caller calls Close.
+func Load(dev *cuda.Device) (*Set, error) {
+	image, err := nvrtc.Cubin(Program(dev.Info().Arch()))
+	if err != nil {
+		return nil, err
+	}
+	m, err := dev.LoadModule(image)
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{module: m}
+	if err := s.functions(); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return s, nil
+}
+
+func (s *Set) functions() error {
+	for _, f := range []struct {
+		name   string
+		fn     **cuda.Function
+		params uintptr
+	}{
+		{"weft_barrier", &s.barrier, unsafe.Sizeof(Args{})},
+		{"weft_barriers", &s.barriers, unsafe.Sizeof(Args{})},
+		{"weft_copy", &s.copy, unsafe.Sizeof(Args{})},
+		{"weft_reduce", &s.reduce, unsafe.Sizeof(Args{})},
+		{"weft_reduce_any", &s.reduceAny, unsafe.Sizeof(Args{})},
+		{"weft_send", &s.send, unsafe.Sizeof(Args{})},
+		{"weft_recv", &s.recv, unsafe.Sizeof(Args{})},
+		{"weft_leave", &s.leave, unsafe.Sizeof(Args{})},
+		{"weft_memory", &s.memory, unsafe.Sizeof(MemoryArgs{})},
+	} {
+		fn, err := s.module.Function(f.name)
+		if err != nil {
+			return err
+		}
+		if n, err := fn.ParamBytes(); err == nil && n != int(f.params) { // older drivers cannot tell
+			return fmt.Errorf("kernels: %s takes %d bytes of parameters, weft packs %d", f.name, n, f.params)
+		}
+		*f.fn = fn
+	}
+	return nil
+}
+
+// Close unloads the kernels. None may be running.
+func (s *Set) Close() error { return s.module.Close() }
+
+// Collective launches the kernel of a.Kind on blocks blocks. Barrier, Send and Split take one.
+func (s *Set) Collective(st *cuda.Stream, a *Args, blocks int) error {
+	fn := s.copy
+	switch comm.OpKind(a.Kind) {
+	case comm.Barrier, Split:
+		fn, blocks = s.barrier, 1
+	case comm.Send:
+		fn, blocks = s.send, 1
+	case comm.Recv:
+		fn = s.recv
+	case comm.AllReduce, comm.ReduceScatter, comm.ReduceScatterV, comm.Reduce:
+		fn = s.reduceAny
+		if common(a) {
+			fn = s.reduce
+		}
+	}
+	l := cuda.Linear(blocks, Threads)
+	if blocks == 1 && fn == s.barrier {
+		l.Block[0] = barrierThreads
+	}
+	return cuda.Run(st, fn, &l, a)
+}
+
+// common reports whether the kernel for the common types will do.
+func common(a *Args) bool {
+	for i := range a.Entry.NumParts {
+		switch dtype.DType(a.Entry.Parts[i].DTyp) {
+		case dtype.F32, dtype.BF16, dtype.F16:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// Barriers launches a kernel that meets n times.
+func (s *Set) Barriers(st *cuda.Stream, a *Args, n int) error {
+	if n < 1 {
+		return fmt.Errorf("kernels: %d barriers", n)
+	}
+	a.Kind, a.Peer = uint32(comm.Barrier), uint32(n)
+	l := cuda.Linear(1, barrierThreads)
+	return cuda.Run(st, s.barriers, &l, a)
+}
+
+// Leave tells all peers that the rank of a.Ctl takes part in nothing more.
+func (s *Set) Leave(st *cuda.Stream, a *Args) error {
+	l := cuda.Linear(1, MaxRanks)
+	return cuda.Run(st, s.leave, &l, a)
+}
+
+// Memory copies rows in one address space, pinned host memory included.
+func (s *Set) Memory(st *cuda.Stream, a *MemoryArgs, maxBlocks int) error {
+	if a.Rows == 0 || a.RowBytes == 0 {
+		return nil
+	}
+	const perBlock = Threads * 16 * 4
+	blocks := int(min(uint64(maxBlocks), (a.Rows*a.RowBytes+perBlock-1)/perBlock))
+	l := cuda.Linear(max(1, blocks), Threads)
+	return cuda.Run(st, s.memory, &l, a)
+}

@@ -1,0 +1,207 @@
+// Collectives that reduce: all_reduce, reduce_scatter(v), reduce. Every rank owns a share of the elements, reads it from all
+// ranks in rank order, rounds once and writes it where it is wanted: to all ranks (all_reduce), to itself, or to the root. An
+// element is read and written by one thread of one rank, so results may be made in place.
+// Bytes of an all_reduce of S bytes on P ranks: P S read, P S written over all ranks.
+
+// Share is what a rank reduces of a part: sources of all ranks and destinations, each with its own row stride.
+struct Share {
+    const u8 *src[MAX_RANKS];
+    i64 srcStride[MAX_RANKS];
+    u8 *dst[MAX_RANKS];
+    i64 dstStride[MAX_RANKS];
+    u32 numSrc, numDst, vector, pad;
+    u64 rows, bytes; // of a row
+};
+
+// vector_sum reduces 16-byte units [lo, hi), counted row by row.
+template <class N> __device__ void vector_sum(const Share &s, u64 lo, u64 hi) {
+    typedef typename N::Raw Raw;
+    typedef typename N::Acc Acc;
+    const int W = 16 / sizeof(Raw);
+    u64 per = s.bytes / 16;
+    Team team = everyone();
+    for (u64 u = lo + team.id; u < hi; u += team.size) {
+        u64 row = 0, at = u * 16;
+        if (s.rows > 1) {
+            row = u / per;
+            at = (u - row * per) * 16;
+        }
+        Acc acc[W];
+#pragma unroll
+        for (int k = 0; k < W; k++)
+            acc[k] = 0;
+        // Loads of DEEP ranks are in flight at once: fewer for the narrow types, which need more registers to add up.
+        const u32 DEEP = sizeof(Raw) == 1 ? 2 : 8;
+        for (u32 i = 0; i < s.numSrc; i += DEEP) {
+            union { uint4 q; Raw x[W]; } v[DEEP];
+#pragma unroll
+            for (u32 k = 0; k < DEEP; k++)
+                if (i + k < s.numSrc)
+                    v[k].q = load_stream((const uint4 *)(s.src[i + k] + row * s.srcStride[i + k] + at));
+#pragma unroll
+            for (u32 k = 0; k < DEEP; k++)
+                if (i + k < s.numSrc)
+#pragma unroll
+                    for (int w = 0; w < W; w++)
+                        acc[w] = plus(acc[w], N::up(v[k].x[w]));
+        }
+        union { uint4 q; Raw x[W]; } out;
+#pragma unroll
+        for (int w = 0; w < W; w++)
+            out.x[w] = N::down(acc[w]);
+        for (u32 i = 0; i < s.numDst; i++)
+            *(uint4 *)(s.dst[i] + row * s.dstStride[i] + at) = out.q;
+    }
+}
+
+// single reduces elements [lo, hi) one at a time: any alignment, any reduction.
+template <class N> __device__ __noinline__ void single(const Share &s, u64 lo, u64 hi, u32 op) {
+    typedef typename N::Raw Raw;
+    typedef typename N::Acc Acc;
+    u64 per = s.bytes / sizeof(Raw);
+    Team team = everyone();
+    for (u64 u = lo + team.id; u < hi; u += team.size) {
+        u64 row = u / per, at = (u - row * per) * sizeof(Raw);
+        Acc acc = 0;
+#pragma unroll 1
+        for (u32 i = 0; i < s.numSrc; i++) {
+            Acc x = N::up(load_stream((const Raw *)(s.src[i] + row * s.srcStride[i] + at)));
+            acc = i == 0 && op != SUM && op != AVG ? x : join(acc, x, op);
+        }
+        if (op == AVG)
+            acc = over(acc, s.numSrc);
+        Raw out = N::down(acc);
+        for (u32 i = 0; i < s.numDst; i++)
+            *(Raw *)(s.dst[i] + row * s.dstStride[i] + at) = out;
+    }
+}
+
+// slice is the part of n things that rank does, of size ranks.
+__device__ __forceinline__ void slice(u64 n, u32 rank, u32 size, u64 &lo, u64 &hi) {
+    lo = n * rank / size;
+    hi = n * (rank + 1) / size;
+}
+
+// reduce_share reduces one rank's slice: as 16-byte units as far as all buffers allow, what is left over element by element.
+template <class N> __device__ void reduce_share(const Share &s, u32 op, u32 rank, u32 size) {
+    u64 lo, hi, elements = s.rows * s.bytes / sizeof(typename N::Raw);
+    if (s.vector && op == SUM) {
+        u64 units = s.rows * (s.bytes / 16), done = units * (16 / sizeof(typename N::Raw));
+        slice(units, rank, size, lo, hi);
+        vector_sum<N>(s, lo, hi);
+        if (done < elements && rank == size - 1) // only when all is one row
+            single<N>(s, done, elements, op);
+        return;
+    }
+    slice(elements, rank, size, lo, hi);
+    single<N>(s, lo, hi, op);
+}
+
+// settle decides, alike on all ranks that share it, whether 16-byte units can be used, and makes rows without gaps one row.
+__device__ void settle(Share &s) {
+    bool dense = true;
+    u64 align = 0, strides = 0;
+    for (u32 i = 0; i < s.numSrc; i++) {
+        dense = dense && s.srcStride[i] == (i64)s.bytes;
+        align |= (u64)s.src[i];
+        strides |= (u64)s.srcStride[i];
+    }
+    for (u32 i = 0; i < s.numDst; i++) {
+        dense = dense && s.dstStride[i] == (i64)s.bytes;
+        align |= (u64)s.dst[i];
+        strides |= (u64)s.dstStride[i];
+    }
+    if (dense) {
+        s.bytes *= s.rows;
+        s.rows = s.bytes > 0 ? 1 : 0;
+    }
+    s.vector = (align & 15) == 0 && (s.rows <= 1 || ((strides | s.bytes) & 15) == 0);
+}
+
+// reduce_part reduces one part. COMMON: sums of f32, bf16 and f16 alone, which then have the registers to themselves.
+template <bool COMMON> __device__ void reduce_part(const Share &s, u32 dtype, u32 op, u32 rank, u32 size) {
+    switch (dtype) {
+    case F32: reduce_share<NumF32>(s, op, rank, size); return;
+    case BF16: reduce_share<NumBF16>(s, op, rank, size); return;
+    case F16: reduce_share<NumF16>(s, op, rank, size); return;
+    }
+    if (COMMON)
+        return;
+    switch (dtype) {
+    case E4M3: reduce_share<NumE4M3>(s, op, rank, size); break;
+    case E5M2: reduce_share<NumE5M2>(s, op, rank, size); break;
+    case I8: reduce_share<Int<signed char, int>>(s, op, rank, size); break;
+    case U8: reduce_share<Int<u8, int>>(s, op, rank, size); break;
+    case I32: reduce_share<Int<int, int>>(s, op, rank, size); break;
+    case I64: reduce_share<Int<i64, i64>>(s, op, rank, size); break;
+    }
+}
+
+// share fills s for one part. Scattering forms take this rank's rows of all sources.
+__device__ void share(const Args &a, Shared &sh, Share &s, u32 part) {
+    Ctl *c = a.ctl;
+    const Entry *entries = c->entries[sh.epoch & 1];
+    bool scatter = a.kind == REDUCE_SCATTER || a.kind == REDUCE_SCATTERV;
+    u32 t = threadIdx.x, size = c->size;
+    __syncthreads();
+    if (t < size) {
+        const Part &p = entries[t].parts[part];
+        s.src[t] = (const u8 *)p.src + (scatter ? sh.rows[c->rank] * p.srcStride : 0);
+        s.srcStride[t] = p.srcStride;
+        if (a.kind == ALL_REDUCE) {
+            // Each rank begins with another peer, so that they do not all write to one at a time.
+            u32 to = (t + size - c->rank) % size;
+            s.dst[to] = (u8 *)p.dst;
+            s.dstStride[to] = p.dstStride;
+        }
+    }
+    __syncthreads();
+    if (t == 0) {
+        const Part &own = a.entry.parts[part];
+        s.numSrc = size;
+        s.bytes = row_bytes(own);
+        s.rows = scatter ? sh.rows[c->rank + 1] - sh.rows[c->rank] : own.srcRows;
+        s.numDst = a.kind == ALL_REDUCE ? size : 1;
+        if (a.kind == REDUCE) {
+            s.dst[0] = (u8 *)entries[a.peer].parts[part].dst;
+            s.dstStride[0] = entries[a.peer].parts[part].dstStride;
+        } else if (scatter) {
+            s.dst[0] = (u8 *)own.dst;
+            s.dstStride[0] = own.dstStride;
+        }
+        settle(s);
+    }
+    __syncthreads();
+}
+
+template <bool COMMON> __device__ void reduce(const Args &a, Shared &sh, Share &s) {
+    int state = begin(a, sh);
+    if (state == LEAVE)
+        return;
+    bool scatter = a.kind == REDUCE_SCATTER || a.kind == REDUCE_SCATTERV;
+    if (state == GO && (!scatter || gather_plan(a, sh))) {
+        for (u32 p = 0; p < a.entry.numParts; p++) {
+            share(a, sh, s, p);
+            u32 dtype = a.entry.parts[p].dtype;
+            if (scatter)
+                reduce_part<COMMON>(s, dtype, a.reduce, 0, 1);
+            else
+                reduce_part<COMMON>(s, dtype, a.reduce, a.ctl->rank, a.ctl->size);
+        }
+    }
+    finish(a, sh, false);
+}
+
+// weft_reduce: all_reduce, reduce_scatter, reduce_scatterv, reduce, where all parts are f32, bf16 or f16.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_reduce(const __grid_constant__ Args a) {
+    __shared__ Shared sh;
+    __shared__ Share s;
+    reduce<true>(a, sh, s);
+}
+
+// weft_reduce_any: the same for all types.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_reduce_any(const __grid_constant__ Args a) {
+    __shared__ Shared sh;
+    __shared__ Share s;
+    reduce<false>(a, sh, s);
+}
