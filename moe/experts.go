@@ -85,7 +85,7 @@ type tile struct {
 	first   []int32   // [numLocal]: first slot of the index
 	at      []int32   // [numLocal+1]: first slot of the tile
 	slot    []int32   // [rows, topK]: slot of the tile, -1 for none
-	weight  []float32 // [slots of the tile]
+	weight  []float32 // [rows, topK]: of slot
 	y       []float32 // [slots of the tile, hidden]
 	h       []float32 // [slots of the tile, stride]
 	sharedY []float32 // [rows, hidden]
@@ -134,18 +134,20 @@ func (t *tile) run(e *experts, lo, hi int) {
 // locate fills slot, from which sum finds the outputs of a row in k order.
 func (t *tile) locate() {
 	e := t.experts
-	t.slot = grow(&t.slot, (t.hi-t.lo)*e.topK)
+	t.slot, t.weight = grow(&t.slot, (t.hi-t.lo)*e.topK), grow(&t.weight, (t.hi-t.lo)*e.topK)
 	for i := range t.slot {
 		t.slot[i] = -1
 	}
 	if e.width == 0 {
 		return
 	}
-	t.weight = grow(&t.weight, int(t.at[len(e.list)]))
 	for i := range e.list {
-		for s, a := t.at[i], t.first[i]; s < t.at[i+1]; s, a = s+1, a+1 {
-			t.weight[s] = e.index.weight[a]
-			t.slot[(int(e.index.row[a])-t.lo)*e.topK+int(e.index.k[a])] = s
+		s, a := t.at[i], t.first[i]
+		n := t.at[i+1] - s
+		row, k, weight := e.index.row[a:a+n], e.index.k[a:a+n], e.index.weight[a:a+n]
+		for j, r := range row {
+			at := (int(r)-t.lo)*e.topK + int(k[j])
+			t.slot[at], t.weight[at] = s+int32(j), weight[j]
 		}
 	}
 }
@@ -175,12 +177,8 @@ func (t *tile) sum(lo, hi int) {
 	h := e.hidden
 	for row := lo; row < hi; row++ {
 		out := e.y[(t.lo+row)*h : (t.lo+row+1)*h]
-		clear(out)
-		for _, s := range t.slot[row*e.topK : (row+1)*e.topK] {
-			if s >= 0 {
-				simd.AxpyExact(out, t.y[int(s)*h:(int(s)+1)*h], t.weight[s])
-			}
-		}
+		k0, k1 := row*e.topK, (row+1)*e.topK
+		simd.WeightedSum(out, t.y, h, t.slot[k0:k1], t.weight[k0:k1])
 	}
 	if f := e.shared; f != nil {
 		y := t.sharedY[lo*h : hi*h]

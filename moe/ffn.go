@@ -62,10 +62,6 @@ func (f *ffn) block(y, x []float32, numRows int, h []float32) {
 
 // finish goes from h [numRows, stride] to y.
 func (f *ffn) finish(y, h []float32, numRows int) {
-	w := f.width
-	for i := range numRows {
-		row := h[i*f.stride:]
-		simd.SwiGLU(row[:w], row[:w], row[w:2*w])
-	}
+	simd.SwiGLURows(h, numRows, f.stride, f.width)
 	f.down.Mul(y, f.gateUp.K(), h, f.stride, numRows, false)
 }

@@ -89,7 +89,7 @@ func (r *router) row(ids []int32, weights, scores, choice, best []float32) {
 	if r.topKGroups > 0 {
 		topKGroups(ids, best, choice, r.numGroups, r.topKGroups, r.method)
 	} else {
-		topK(ids, best, choice)
+		simd.TopK(ids, choice)
 	}
 	var sum float32
 	for j, e := range ids {

@@ -1,15 +1,13 @@
 package moe
 
-import "math"
+import (
+	"math"
+
+	"github.com/weftgo/weft/internal/simd"
+)
 
 // maxGroups bounds NumGroups: the chosen groups are bits of one word.
 const maxGroups = 64
-
-// topK writes the ids of the len(ids) best of choice, best first; of equals the lower id comes first. NaN ranks as -Inf,
-// so a row of NaN chooses the lowest ids.
-func topK(ids []int32, best, choice []float32) {
-	pickRange(ids, best, choice, 0, 0, len(choice))
-}
 
 // pickRange goes on with a top-k that has n entries already, over ids [lo, hi) of choice, and returns the new n. best[i] is
 // the choice value of ids[i]; ids must come in ascending order over the calls.
@@ -38,16 +36,16 @@ func pickRange(ids []int32, best, choice []float32, n, lo, hi int) int {
 	return n
 }
 
-// topKGroups is topK among the experts of the best numChosen of numGroups groups. A group's score is the sum of its two best
+// topKGroups is [simd.TopK] among the experts of the best numChosen of numGroups groups. A group's score is the sum of its two best
 // (method NoAuxTC) or its best (GroupLimitedGreedy); of equal groups the lower comes first.
 func topKGroups(ids []int32, best, choice []float32, numGroups, numChosen int, method TopKMethod) {
-	var scores, bestGroups [maxGroups]float32
+	var scores [maxGroups]float32
 	var groups [maxGroups]int32
 	size := len(choice) / numGroups
 	for g := range numGroups {
 		scores[g] = groupScore(choice[g*size:(g+1)*size], method)
 	}
-	topK(groups[:numChosen], bestGroups[:], scores[:numGroups])
+	simd.TopK(groups[:numChosen], scores[:numGroups])
 	var chosen uint64
 	for _, g := range groups[:numChosen] {
 		chosen |= 1 << g

@@ -1,7 +1,5 @@
 package simd
 
-import "math"
-
 // Add adds a to dst: dst[i] += a[i].
 func Add(dst, a []float32) {
 	a = a[:len(dst)]
@@ -70,33 +68,6 @@ func AxpyExact(dst, x []float32, a float32) {
 func axpyGo(dst, x []float32, a float32) {
 	for i, v := range x {
 		dst[i] += float32(a * v)
-	}
-}
-
-// RMSNorm scales one row to unit mean square and by the weights w:
-//
-//	dst[i] = (x[i] * r) * w[i],  r = 1 / sqrt(SumSquares(x)/len(x) + eps)
-//
-// r is computed in float64 from the float32 sum of squares and rounded once.
-func RMSNorm(dst, x, w []float32, eps float32) {
-	x, w = x[:len(dst)], w[:len(dst)]
-	if len(dst) == 0 {
-		return
-	}
-	mean := float64(SumSquares(x)) / float64(len(x))
-	r := float32(1 / math.Sqrt(mean+float64(eps)))
-	if current == Go {
-		scaleMulGo(dst, x, w, r)
-		return
-	}
-	reading(x, w)
-	writing(dst)
-	scaleMulVec(dst, x, w, r)
-}
-
-func scaleMulGo(dst, x, w []float32, a float32) {
-	for i, v := range x {
-		dst[i] = float32(v*a) * w[i]
 	}
 }
 

@@ -1,6 +1,9 @@
 package simd
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 const signBit = 1 << 31
 
@@ -88,4 +91,22 @@ func swiGLUGo(dst, gate, up []float32) {
 	for i, g := range gate {
 		dst[i] = float32(g/(1+exp32(-g))) * up[i]
 	}
+}
+
+// SwiGLURows is [SwiGLU] in place on numRows rows of h that lie stride apart: width gates, replaced by the results, and then
+// width ups. Columns from width on are undefined afterwards. stride must be at least 2*width and a multiple of 8.
+func SwiGLURows(h []float32, numRows, stride, width int) {
+	if width < 0 || stride < 2*width || stride%8 != 0 || numRows < 0 || numRows*stride > len(h) {
+		panic(fmt.Sprintf("simd: %d rows of 2x%d values at a distance of %d in %d", numRows, width, stride, len(h)))
+	}
+	if current == Go {
+		for i := range numRows {
+			row := h[i*stride : (i+1)*stride]
+			swiGLUGo(row[:width], row[:width], row[width:])
+		}
+		return
+	}
+	reading(h[:numRows*stride])
+	writing(h[:numRows*stride])
+	swiGLURowsVec(h, numRows, stride, width)
 }

@@ -27,6 +27,9 @@ func dotAVX2(a *float32, b *float32, n int) float32
 func sumSquaresAVX2(a *float32, n int) float32
 
 //go:noescape
+func addSumSquaresAVX2(dst *float32, a *float32, n int) float32
+
+//go:noescape
 func expSumAVX2(dst *float32, x *float32, n int, m float32) float32
 
 //go:noescape
@@ -34,6 +37,12 @@ func swiGLUAVX2(dst *float32, gate *float32, up *float32, n int)
 
 //go:noescape
 func sumRanksAVX2(dst *float32, srcs *[]float32, numSrcs int, n int)
+
+//go:noescape
+func weightedSumAVX2(dst *float32, rows *float32, stride int, index *int32, weights *float32, k int, n int)
+
+//go:noescape
+func swiGLURowsAVX2(h *float32, numRows int, stride int, n int)
 
 //go:noescape
 func addAVX512(dst *float32, a *float32, n int)
@@ -60,6 +69,9 @@ func dotAVX512(a *float32, b *float32, n int) float32
 func sumSquaresAVX512(a *float32, n int) float32
 
 //go:noescape
+func addSumSquaresAVX512(dst *float32, a *float32, n int) float32
+
+//go:noescape
 func expSumAVX512(dst *float32, x *float32, n int, m float32) float32
 
 //go:noescape
@@ -69,10 +81,19 @@ func swiGLUAVX512(dst *float32, gate *float32, up *float32, n int)
 func sumRanksAVX512(dst *float32, srcs *[]float32, numSrcs int, n int)
 
 //go:noescape
+func weightedSumAVX512(dst *float32, rows *float32, stride int, index *int32, weights *float32, k int, n int)
+
+//go:noescape
+func swiGLURowsAVX512(h *float32, numRows int, stride int, n int)
+
+//go:noescape
 func maxAVX2(a *float32, n int) (max float32, nan bool)
 
 //go:noescape
 func maxAbsAVX2(a *float32, n int) float32
+
+//go:noescape
+func topKAVX2(ids *int32, x *float32, n int, k int)
 
 //go:noescape
 func widenBF16AVX2(dst *float32, src *uint16, n int)

@@ -326,19 +326,16 @@ TEXT ·scaleMulAVX2(SB), NOSPLIT, $0-36
 	JMP          scaleMulAVX2_group_check
 
 scaleMulAVX2_group:
-	VMOVUPS (DI)(CX*4), Y0
 	VMOVUPS (SI)(CX*4), Y1
 	VMOVUPS (R8)(CX*4), Y2
 	VMULPS  Y12, Y1, Y1
 	VMULPS  Y2, Y1, Y0
 	VMOVUPS Y0, (DI)(CX*4)
-	VMOVUPS 32(DI)(CX*4), Y4
 	VMOVUPS 32(SI)(CX*4), Y5
 	VMOVUPS 32(R8)(CX*4), Y6
 	VMULPS  Y12, Y5, Y5
 	VMULPS  Y6, Y5, Y4
 	VMOVUPS Y4, 32(DI)(CX*4)
-	VMOVUPS 64(DI)(CX*4), Y8
 	VMOVUPS 64(SI)(CX*4), Y9
 	VMOVUPS 64(R8)(CX*4), Y10
 	VMULPS  Y12, Y9, Y9
@@ -354,7 +351,6 @@ scaleMulAVX2_group_check:
 	JMP  scaleMulAVX2_vector_check
 
 scaleMulAVX2_vector:
-	VMOVUPS (DI)(CX*4), Y0
 	VMOVUPS (SI)(CX*4), Y1
 	VMOVUPS (R8)(CX*4), Y2
 	VMULPS  Y12, Y1, Y1
@@ -372,8 +368,6 @@ scaleMulAVX2_vector_check:
 	NEGQ       BX
 	LEAQ       laneMask<>+0(SB), AX
 	LEAQ       128(AX)(BX*4), AX
-	VMOVUPS    (AX), Y15
-	VMASKMOVPS (DI)(CX*4), Y15, Y0
 	VMOVUPS    (AX), Y15
 	VMASKMOVPS (SI)(CX*4), Y15, Y1
 	VMOVUPS    (AX), Y15
@@ -595,6 +589,105 @@ sumSquaresAVX2_fold:
 	VPERMILPS    $0x01, X0, X9
 	VADDSS       X9, X0, X0
 	VMOVSS       X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func addSumSquaresAVX2(dst *float32, a *float32, n int) float32
+// Requires: AVX
+TEXT ·addSumSquaresAVX2(SB), NOSPLIT, $0-28
+	MOVQ   dst+0(FP), DI
+	MOVQ   a+8(FP), SI
+	MOVQ   n+16(FP), DX
+	XORQ   CX, CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   DX, R11
+	SUBQ   $0x00000020, R11
+	JMP    addSumSquaresAVX2_group_check
+
+addSumSquaresAVX2_group:
+	VMOVUPS (DI)(CX*4), Y8
+	VMOVUPS (SI)(CX*4), Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS Y8, (DI)(CX*4)
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y8, Y0, Y0
+	VMOVUPS 32(DI)(CX*4), Y8
+	VMOVUPS 32(SI)(CX*4), Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS Y8, 32(DI)(CX*4)
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y8, Y1, Y1
+	VMOVUPS 64(DI)(CX*4), Y8
+	VMOVUPS 64(SI)(CX*4), Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS Y8, 64(DI)(CX*4)
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y8, Y2, Y2
+	VMOVUPS 96(DI)(CX*4), Y8
+	VMOVUPS 96(SI)(CX*4), Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS Y8, 96(DI)(CX*4)
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y8, Y3, Y3
+	ADDQ    $0x00000020, CX
+
+addSumSquaresAVX2_group_check:
+	CMPQ       CX, R11
+	JLE        addSumSquaresAVX2_group
+	CMPQ       CX, DX
+	JGE        addSumSquaresAVX2_fold
+	MOVQ       DX, BX
+	SUBQ       CX, BX
+	NEGQ       BX
+	LEAQ       laneMask<>+0(SB), AX
+	LEAQ       128(AX)(BX*4), AX
+	VMOVUPS    (AX), Y15
+	VMASKMOVPS (DI)(CX*4), Y15, Y8
+	VMOVUPS    (AX), Y15
+	VMASKMOVPS (SI)(CX*4), Y15, Y9
+	VADDPS     Y9, Y8, Y8
+	VMASKMOVPS Y8, Y15, (DI)(CX*4)
+	VMULPS     Y8, Y8, Y8
+	VADDPS     Y8, Y0, Y0
+	VMOVUPS    32(AX), Y15
+	VMASKMOVPS 32(DI)(CX*4), Y15, Y8
+	VMOVUPS    32(AX), Y15
+	VMASKMOVPS 32(SI)(CX*4), Y15, Y9
+	VADDPS     Y9, Y8, Y8
+	VMASKMOVPS Y8, Y15, 32(DI)(CX*4)
+	VMULPS     Y8, Y8, Y8
+	VADDPS     Y8, Y1, Y1
+	VMOVUPS    64(AX), Y15
+	VMASKMOVPS 64(DI)(CX*4), Y15, Y8
+	VMOVUPS    64(AX), Y15
+	VMASKMOVPS 64(SI)(CX*4), Y15, Y9
+	VADDPS     Y9, Y8, Y8
+	VMASKMOVPS Y8, Y15, 64(DI)(CX*4)
+	VMULPS     Y8, Y8, Y8
+	VADDPS     Y8, Y2, Y2
+	VMOVUPS    96(AX), Y15
+	VMASKMOVPS 96(DI)(CX*4), Y15, Y8
+	VMOVUPS    96(AX), Y15
+	VMASKMOVPS 96(SI)(CX*4), Y15, Y9
+	VADDPS     Y9, Y8, Y8
+	VMASKMOVPS Y8, Y15, 96(DI)(CX*4)
+	VMULPS     Y8, Y8, Y8
+	VADDPS     Y8, Y3, Y3
+
+addSumSquaresAVX2_fold:
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X9
+	VADDPS       X9, X0, X0
+	VPERMILPS    $0x0e, X0, X9
+	VADDPS       X9, X0, X0
+	VPERMILPS    $0x01, X0, X9
+	VADDSS       X9, X0, X0
+	VMOVSS       X0, ret+24(FP)
 	VZEROUPPER
 	RET
 
@@ -1046,39 +1139,40 @@ swiGLUAVX2_vector:
 	VMOVUPS   (DI)(CX*4), Y0
 	VMOVUPS   (SI)(CX*4), Y1
 	VMOVUPS   (R8)(CX*4), Y2
-	VXORPS    const80000000<>+0(SB), Y1, Y12
-	VMULPS    const3fb8aa3b<>+0(SB), Y12, Y3
-	VADDPS    const4b400000<>+0(SB), Y3, Y3
-	VSUBPS    const4b400000<>+0(SB), Y3, Y13
-	VMULPS    const3f318000<>+0(SB), Y13, Y0
-	VSUBPS    Y0, Y12, Y0
-	VMULPS    constb95e8083<>+0(SB), Y13, Y13
-	VSUBPS    Y13, Y0, Y13
-	VMULPS    const39506967<>+0(SB), Y13, Y0
-	VADDPS    const3ab743ce<>+0(SB), Y0, Y0
-	VMULPS    Y13, Y0, Y0
-	VADDPS    const3c088908<>+0(SB), Y0, Y0
-	VMULPS    Y13, Y0, Y0
-	VADDPS    const3d2aa9c1<>+0(SB), Y0, Y0
-	VMULPS    Y13, Y0, Y0
-	VADDPS    const3e2aaaaa<>+0(SB), Y0, Y0
-	VMULPS    Y13, Y0, Y0
-	VADDPS    const3f000000<>+0(SB), Y0, Y0
-	VPSLLD    $0x17, Y3, Y3
-	VMULPS    Y13, Y13, Y14
-	VMULPS    Y14, Y0, Y0
-	VADDPS    Y13, Y0, Y0
-	VADDPS    const3f800000<>+0(SB), Y0, Y0
-	VPADDD    Y3, Y0, Y0
-	VCMPPS    $0x15, constc2ae0000<>+0(SB), Y12, Y14
-	VANDPS    Y14, Y0, Y0
-	VCMPPS    $0x1e, const42b17217<>+0(SB), Y12, Y14
-	VBLENDVPS Y14, const7f800000<>+0(SB), Y0, Y0
-	VCMPPS    $0x03, Y12, Y12, Y14
-	VBLENDVPS Y14, Y13, Y0, Y12
-	VADDPS    const3f800000<>+0(SB), Y12, Y12
-	VDIVPS    Y12, Y1, Y1
-	VMULPS    Y2, Y1, Y0
+	VXORPS    const80000000<>+0(SB), Y1, Y8
+	VMULPS    const3fb8aa3b<>+0(SB), Y8, Y10
+	VADDPS    const4b400000<>+0(SB), Y10, Y10
+	VSUBPS    const4b400000<>+0(SB), Y10, Y11
+	VMULPS    const3f318000<>+0(SB), Y11, Y9
+	VSUBPS    Y9, Y8, Y9
+	VMULPS    constb95e8083<>+0(SB), Y11, Y11
+	VSUBPS    Y11, Y9, Y11
+	VMULPS    const39506967<>+0(SB), Y11, Y9
+	VADDPS    const3ab743ce<>+0(SB), Y9, Y9
+	VMULPS    Y11, Y9, Y9
+	VADDPS    const3c088908<>+0(SB), Y9, Y9
+	VMULPS    Y11, Y9, Y9
+	VADDPS    const3d2aa9c1<>+0(SB), Y9, Y9
+	VMULPS    Y11, Y9, Y9
+	VADDPS    const3e2aaaaa<>+0(SB), Y9, Y9
+	VMULPS    Y11, Y9, Y9
+	VADDPS    const3f000000<>+0(SB), Y9, Y9
+	VPSLLD    $0x17, Y10, Y10
+	VMULPS    Y11, Y11, Y14
+	VMULPS    Y14, Y9, Y9
+	VADDPS    Y11, Y9, Y9
+	VADDPS    const3f800000<>+0(SB), Y9, Y9
+	VPADDD    Y10, Y9, Y9
+	VCMPPS    $0x15, constc2ae0000<>+0(SB), Y8, Y14
+	VANDPS    Y14, Y9, Y9
+	VCMPPS    $0x1e, const42b17217<>+0(SB), Y8, Y14
+	VBLENDVPS Y14, const7f800000<>+0(SB), Y9, Y9
+	VCMPPS    $0x03, Y8, Y8, Y14
+	VBLENDVPS Y14, Y11, Y9, Y8
+	VADDPS    const3f800000<>+0(SB), Y8, Y8
+	VDIVPS    Y8, Y1, Y1
+	VMULPS    Y2, Y1, Y2
+	VMOVAPS   Y2, Y0
 	VMOVUPS   Y0, (DI)(CX*4)
 	ADDQ      $0x00000008, CX
 
@@ -1098,39 +1192,40 @@ swiGLUAVX2_vector_check:
 	VMASKMOVPS (SI)(CX*4), Y15, Y1
 	VMOVUPS    (AX), Y15
 	VMASKMOVPS (R8)(CX*4), Y15, Y2
-	VXORPS     const80000000<>+0(SB), Y1, Y12
-	VMULPS     const3fb8aa3b<>+0(SB), Y12, Y3
-	VADDPS     const4b400000<>+0(SB), Y3, Y3
-	VSUBPS     const4b400000<>+0(SB), Y3, Y13
-	VMULPS     const3f318000<>+0(SB), Y13, Y0
-	VSUBPS     Y0, Y12, Y0
-	VMULPS     constb95e8083<>+0(SB), Y13, Y13
-	VSUBPS     Y13, Y0, Y13
-	VMULPS     const39506967<>+0(SB), Y13, Y0
-	VADDPS     const3ab743ce<>+0(SB), Y0, Y0
-	VMULPS     Y13, Y0, Y0
-	VADDPS     const3c088908<>+0(SB), Y0, Y0
-	VMULPS     Y13, Y0, Y0
-	VADDPS     const3d2aa9c1<>+0(SB), Y0, Y0
-	VMULPS     Y13, Y0, Y0
-	VADDPS     const3e2aaaaa<>+0(SB), Y0, Y0
-	VMULPS     Y13, Y0, Y0
-	VADDPS     const3f000000<>+0(SB), Y0, Y0
-	VPSLLD     $0x17, Y3, Y3
-	VMULPS     Y13, Y13, Y14
-	VMULPS     Y14, Y0, Y0
-	VADDPS     Y13, Y0, Y0
-	VADDPS     const3f800000<>+0(SB), Y0, Y0
-	VPADDD     Y3, Y0, Y0
-	VCMPPS     $0x15, constc2ae0000<>+0(SB), Y12, Y14
-	VANDPS     Y14, Y0, Y0
-	VCMPPS     $0x1e, const42b17217<>+0(SB), Y12, Y14
-	VBLENDVPS  Y14, const7f800000<>+0(SB), Y0, Y0
-	VCMPPS     $0x03, Y12, Y12, Y14
-	VBLENDVPS  Y14, Y13, Y0, Y12
-	VADDPS     const3f800000<>+0(SB), Y12, Y12
-	VDIVPS     Y12, Y1, Y1
-	VMULPS     Y2, Y1, Y0
+	VXORPS     const80000000<>+0(SB), Y1, Y8
+	VMULPS     const3fb8aa3b<>+0(SB), Y8, Y10
+	VADDPS     const4b400000<>+0(SB), Y10, Y10
+	VSUBPS     const4b400000<>+0(SB), Y10, Y11
+	VMULPS     const3f318000<>+0(SB), Y11, Y9
+	VSUBPS     Y9, Y8, Y9
+	VMULPS     constb95e8083<>+0(SB), Y11, Y11
+	VSUBPS     Y11, Y9, Y11
+	VMULPS     const39506967<>+0(SB), Y11, Y9
+	VADDPS     const3ab743ce<>+0(SB), Y9, Y9
+	VMULPS     Y11, Y9, Y9
+	VADDPS     const3c088908<>+0(SB), Y9, Y9
+	VMULPS     Y11, Y9, Y9
+	VADDPS     const3d2aa9c1<>+0(SB), Y9, Y9
+	VMULPS     Y11, Y9, Y9
+	VADDPS     const3e2aaaaa<>+0(SB), Y9, Y9
+	VMULPS     Y11, Y9, Y9
+	VADDPS     const3f000000<>+0(SB), Y9, Y9
+	VPSLLD     $0x17, Y10, Y10
+	VMULPS     Y11, Y11, Y14
+	VMULPS     Y14, Y9, Y9
+	VADDPS     Y11, Y9, Y9
+	VADDPS     const3f800000<>+0(SB), Y9, Y9
+	VPADDD     Y10, Y9, Y9
+	VCMPPS     $0x15, constc2ae0000<>+0(SB), Y8, Y14
+	VANDPS     Y14, Y9, Y9
+	VCMPPS     $0x1e, const42b17217<>+0(SB), Y8, Y14
+	VBLENDVPS  Y14, const7f800000<>+0(SB), Y9, Y9
+	VCMPPS     $0x03, Y8, Y8, Y14
+	VBLENDVPS  Y14, Y11, Y9, Y8
+	VADDPS     const3f800000<>+0(SB), Y8, Y8
+	VDIVPS     Y8, Y1, Y1
+	VMULPS     Y2, Y1, Y2
+	VMOVAPS    Y2, Y0
 	VMASKMOVPS Y0, Y15, (DI)(CX*4)
 
 swiGLUAVX2_end:
@@ -1258,6 +1353,269 @@ sumRanksAVX2_tail_rankcheck:
 	VMASKMOVPS Y0, Y15, (DI)(CX*4)
 
 sumRanksAVX2_end:
+	VZEROUPPER
+	RET
+
+// func weightedSumAVX2(dst *float32, rows *float32, stride int, index *int32, weights *float32, k int, n int)
+// Requires: AVX
+TEXT ·weightedSumAVX2(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), DI
+	MOVQ n+48(FP), DX
+	XORQ CX, CX
+	MOVQ DX, R11
+	SUBQ $0x00000040, R11
+	JMP  weightedSumAVX2_sum8_check
+
+weightedSumAVX2_sum8:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   index+24(FP), SI
+	MOVQ   weights+32(FP), R9
+	MOVQ   k+40(FP), R8
+	JMP    weightedSumAVX2_sum8_weightcheck
+
+weightedSumAVX2_sum8_weight:
+	MOVLQSX      (SI), AX
+	TESTQ        AX, AX
+	JLT          weightedSumAVX2_sum8_skip
+	IMULQ        stride+16(FP), AX
+	SHLQ         $0x02, AX
+	ADDQ         rows+8(FP), AX
+	VBROADCASTSS (R9), Y12
+	VMULPS       (AX)(CX*4), Y12, Y13
+	VADDPS       Y13, Y0, Y0
+	VMULPS       32(AX)(CX*4), Y12, Y14
+	VADDPS       Y14, Y1, Y1
+	VMULPS       64(AX)(CX*4), Y12, Y13
+	VADDPS       Y13, Y2, Y2
+	VMULPS       96(AX)(CX*4), Y12, Y14
+	VADDPS       Y14, Y3, Y3
+	VMULPS       128(AX)(CX*4), Y12, Y13
+	VADDPS       Y13, Y4, Y4
+	VMULPS       160(AX)(CX*4), Y12, Y14
+	VADDPS       Y14, Y5, Y5
+	VMULPS       192(AX)(CX*4), Y12, Y13
+	VADDPS       Y13, Y6, Y6
+	VMULPS       224(AX)(CX*4), Y12, Y14
+	VADDPS       Y14, Y7, Y7
+
+weightedSumAVX2_sum8_skip:
+	ADDQ $0x04, SI
+	ADDQ $0x04, R9
+	DECQ R8
+
+weightedSumAVX2_sum8_weightcheck:
+	CMPQ    R8, $0x00
+	JG      weightedSumAVX2_sum8_weight
+	VMOVUPS Y0, (DI)(CX*4)
+	VMOVUPS Y1, 32(DI)(CX*4)
+	VMOVUPS Y2, 64(DI)(CX*4)
+	VMOVUPS Y3, 96(DI)(CX*4)
+	VMOVUPS Y4, 128(DI)(CX*4)
+	VMOVUPS Y5, 160(DI)(CX*4)
+	VMOVUPS Y6, 192(DI)(CX*4)
+	VMOVUPS Y7, 224(DI)(CX*4)
+	ADDQ    $0x00000040, CX
+
+weightedSumAVX2_sum8_check:
+	CMPQ CX, R11
+	JLE  weightedSumAVX2_sum8
+	MOVQ DX, R11
+	SUBQ $0x00000008, R11
+	JMP  weightedSumAVX2_sum1_check
+
+weightedSumAVX2_sum1:
+	VXORPS Y0, Y0, Y0
+	MOVQ   index+24(FP), SI
+	MOVQ   weights+32(FP), R9
+	MOVQ   k+40(FP), R8
+	JMP    weightedSumAVX2_sum1_weightcheck
+
+weightedSumAVX2_sum1_weight:
+	MOVLQSX      (SI), AX
+	TESTQ        AX, AX
+	JLT          weightedSumAVX2_sum1_skip
+	IMULQ        stride+16(FP), AX
+	SHLQ         $0x02, AX
+	ADDQ         rows+8(FP), AX
+	VBROADCASTSS (R9), Y12
+	VMULPS       (AX)(CX*4), Y12, Y13
+	VADDPS       Y13, Y0, Y0
+
+weightedSumAVX2_sum1_skip:
+	ADDQ $0x04, SI
+	ADDQ $0x04, R9
+	DECQ R8
+
+weightedSumAVX2_sum1_weightcheck:
+	CMPQ    R8, $0x00
+	JG      weightedSumAVX2_sum1_weight
+	VMOVUPS Y0, (DI)(CX*4)
+	ADDQ    $0x00000008, CX
+
+weightedSumAVX2_sum1_check:
+	CMPQ    CX, R11
+	JLE     weightedSumAVX2_sum1
+	CMPQ    CX, DX
+	JGE     weightedSumAVX2_end
+	MOVQ    DX, BX
+	SUBQ    CX, BX
+	NEGQ    BX
+	LEAQ    laneMask<>+0(SB), AX
+	LEAQ    128(AX)(BX*4), AX
+	VMOVUPS (AX), Y15
+	VXORPS  Y0, Y0, Y0
+	MOVQ    index+24(FP), SI
+	MOVQ    weights+32(FP), R9
+	MOVQ    k+40(FP), R8
+	JMP     weightedSumAVX2_tail_weightcheck
+
+weightedSumAVX2_tail_weight:
+	MOVLQSX      (SI), AX
+	TESTQ        AX, AX
+	JLT          weightedSumAVX2_tail_skip
+	IMULQ        stride+16(FP), AX
+	SHLQ         $0x02, AX
+	ADDQ         rows+8(FP), AX
+	VBROADCASTSS (R9), Y12
+	VMASKMOVPS   (AX)(CX*4), Y15, Y13
+	VMULPS       Y13, Y12, Y13
+	VADDPS       Y13, Y0, Y0
+
+weightedSumAVX2_tail_skip:
+	ADDQ $0x04, SI
+	ADDQ $0x04, R9
+	DECQ R8
+
+weightedSumAVX2_tail_weightcheck:
+	CMPQ       R8, $0x00
+	JG         weightedSumAVX2_tail_weight
+	VMASKMOVPS Y0, Y15, (DI)(CX*4)
+
+weightedSumAVX2_end:
+	VZEROUPPER
+	RET
+
+// func swiGLURowsAVX2(h *float32, numRows int, stride int, n int)
+// Requires: AVX, AVX2
+TEXT ·swiGLURowsAVX2(SB), NOSPLIT, $0-32
+	MOVQ    h+0(FP), DI
+	MOVQ    n+24(FP), DX
+	XORQ    CX, CX
+	MOVQ    numRows+8(FP), R8
+	MOVQ    stride+16(FP), R9
+	SHLQ    $0x02, R9
+	MOVQ    DX, CX
+	ANDQ    $-8, CX
+	MOVQ    DX, BX
+	SUBQ    CX, BX
+	NEGQ    BX
+	LEAQ    laneMask<>+0(SB), AX
+	LEAQ    128(AX)(BX*4), AX
+	VMOVUPS (AX), Y15
+	JMP     swiGLURowsAVX2_check
+
+swiGLURowsAVX2_row:
+	LEAQ (DI)(DX*4), SI
+	XORQ CX, CX
+	MOVQ DX, R11
+	SUBQ $0x00000008, R11
+	JMP  swiGLURowsAVX2_vector_check
+
+swiGLURowsAVX2_vector:
+	VMOVUPS   (DI)(CX*4), Y0
+	VMOVUPS   (SI)(CX*4), Y1
+	VXORPS    const80000000<>+0(SB), Y0, Y2
+	VMULPS    const3fb8aa3b<>+0(SB), Y2, Y4
+	VADDPS    const4b400000<>+0(SB), Y4, Y4
+	VSUBPS    const4b400000<>+0(SB), Y4, Y5
+	VMULPS    const3f318000<>+0(SB), Y5, Y3
+	VSUBPS    Y3, Y2, Y3
+	VMULPS    constb95e8083<>+0(SB), Y5, Y5
+	VSUBPS    Y5, Y3, Y5
+	VMULPS    const39506967<>+0(SB), Y5, Y3
+	VADDPS    const3ab743ce<>+0(SB), Y3, Y3
+	VMULPS    Y5, Y3, Y3
+	VADDPS    const3c088908<>+0(SB), Y3, Y3
+	VMULPS    Y5, Y3, Y3
+	VADDPS    const3d2aa9c1<>+0(SB), Y3, Y3
+	VMULPS    Y5, Y3, Y3
+	VADDPS    const3e2aaaaa<>+0(SB), Y3, Y3
+	VMULPS    Y5, Y3, Y3
+	VADDPS    const3f000000<>+0(SB), Y3, Y3
+	VPSLLD    $0x17, Y4, Y4
+	VMULPS    Y5, Y5, Y14
+	VMULPS    Y14, Y3, Y3
+	VADDPS    Y5, Y3, Y3
+	VADDPS    const3f800000<>+0(SB), Y3, Y3
+	VPADDD    Y4, Y3, Y3
+	VCMPPS    $0x15, constc2ae0000<>+0(SB), Y2, Y14
+	VANDPS    Y14, Y3, Y3
+	VCMPPS    $0x1e, const42b17217<>+0(SB), Y2, Y14
+	VBLENDVPS Y14, const7f800000<>+0(SB), Y3, Y3
+	VCMPPS    $0x03, Y2, Y2, Y14
+	VBLENDVPS Y14, Y5, Y3, Y2
+	VADDPS    const3f800000<>+0(SB), Y2, Y2
+	VDIVPS    Y2, Y0, Y0
+	VMULPS    Y1, Y0, Y1
+	VMOVUPS   Y1, (DI)(CX*4)
+	ADDQ      $0x00000008, CX
+
+swiGLURowsAVX2_vector_check:
+	CMPQ       CX, R11
+	JLE        swiGLURowsAVX2_vector
+	CMPQ       CX, DX
+	JGE        swiGLURowsAVX2_next
+	VMASKMOVPS (DI)(CX*4), Y15, Y0
+	VMASKMOVPS (SI)(CX*4), Y15, Y1
+	VXORPS     const80000000<>+0(SB), Y0, Y2
+	VMULPS     const3fb8aa3b<>+0(SB), Y2, Y4
+	VADDPS     const4b400000<>+0(SB), Y4, Y4
+	VSUBPS     const4b400000<>+0(SB), Y4, Y5
+	VMULPS     const3f318000<>+0(SB), Y5, Y3
+	VSUBPS     Y3, Y2, Y3
+	VMULPS     constb95e8083<>+0(SB), Y5, Y5
+	VSUBPS     Y5, Y3, Y5
+	VMULPS     const39506967<>+0(SB), Y5, Y3
+	VADDPS     const3ab743ce<>+0(SB), Y3, Y3
+	VMULPS     Y5, Y3, Y3
+	VADDPS     const3c088908<>+0(SB), Y3, Y3
+	VMULPS     Y5, Y3, Y3
+	VADDPS     const3d2aa9c1<>+0(SB), Y3, Y3
+	VMULPS     Y5, Y3, Y3
+	VADDPS     const3e2aaaaa<>+0(SB), Y3, Y3
+	VMULPS     Y5, Y3, Y3
+	VADDPS     const3f000000<>+0(SB), Y3, Y3
+	VPSLLD     $0x17, Y4, Y4
+	VMULPS     Y5, Y5, Y14
+	VMULPS     Y14, Y3, Y3
+	VADDPS     Y5, Y3, Y3
+	VADDPS     const3f800000<>+0(SB), Y3, Y3
+	VPADDD     Y4, Y3, Y3
+	VCMPPS     $0x15, constc2ae0000<>+0(SB), Y2, Y14
+	VANDPS     Y14, Y3, Y3
+	VCMPPS     $0x1e, const42b17217<>+0(SB), Y2, Y14
+	VBLENDVPS  Y14, const7f800000<>+0(SB), Y3, Y3
+	VCMPPS     $0x03, Y2, Y2, Y14
+	VBLENDVPS  Y14, Y5, Y3, Y2
+	VADDPS     const3f800000<>+0(SB), Y2, Y2
+	VDIVPS     Y2, Y0, Y0
+	VMULPS     Y1, Y0, Y1
+	VMOVUPS    Y1, (DI)(CX*4)
+
+swiGLURowsAVX2_next:
+	ADDQ R9, DI
+	DECQ R8
+
+swiGLURowsAVX2_check:
+	CMPQ R8, $0x00
+	JG   swiGLURowsAVX2_row
 	VZEROUPPER
 	RET
 
@@ -1536,19 +1894,16 @@ TEXT ·scaleMulAVX512(SB), NOSPLIT, $0-36
 	JMP          scaleMulAVX512_group_check
 
 scaleMulAVX512_group:
-	VMOVUPS (DI)(CX*4), Z0
 	VMOVUPS (SI)(CX*4), Z1
 	VMOVUPS (R8)(CX*4), Z2
 	VMULPS  Z12, Z1, Z1
 	VMULPS  Z2, Z1, Z0
 	VMOVUPS Z0, (DI)(CX*4)
-	VMOVUPS 64(DI)(CX*4), Z4
 	VMOVUPS 64(SI)(CX*4), Z5
 	VMOVUPS 64(R8)(CX*4), Z6
 	VMULPS  Z12, Z5, Z5
 	VMULPS  Z6, Z5, Z4
 	VMOVUPS Z4, 64(DI)(CX*4)
-	VMOVUPS 128(DI)(CX*4), Z8
 	VMOVUPS 128(SI)(CX*4), Z9
 	VMOVUPS 128(R8)(CX*4), Z10
 	VMULPS  Z12, Z9, Z9
@@ -1564,7 +1919,6 @@ scaleMulAVX512_group_check:
 	JMP  scaleMulAVX512_vector_check
 
 scaleMulAVX512_vector:
-	VMOVUPS (DI)(CX*4), Z0
 	VMOVUPS (SI)(CX*4), Z1
 	VMOVUPS (R8)(CX*4), Z2
 	VMULPS  Z12, Z1, Z1
@@ -1588,7 +1942,6 @@ scaleMulAVX512_vector_check:
 	SHRQ      $0x10, BX
 	KMOVW     BX, K2
 	MOVQ      R11, CX
-	VMOVUPS.Z (DI)(CX*4), K1, Z0
 	VMOVUPS.Z (SI)(CX*4), K1, Z1
 	VMOVUPS.Z (R8)(CX*4), K1, Z2
 	VMULPS    Z12, Z1, Z1
@@ -1781,6 +2134,77 @@ sumSquaresAVX512_fold:
 	VZEROUPPER
 	RET
 
+// func addSumSquaresAVX512(dst *float32, a *float32, n int) float32
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·addSumSquaresAVX512(SB), NOSPLIT, $0-28
+	MOVQ   dst+0(FP), DI
+	MOVQ   a+8(FP), SI
+	MOVQ   n+16(FP), DX
+	XORQ   CX, CX
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	MOVQ   DX, R11
+	SUBQ   $0x00000020, R11
+	JMP    addSumSquaresAVX512_group_check
+
+addSumSquaresAVX512_group:
+	VMOVUPS (DI)(CX*4), Z8
+	VMOVUPS (SI)(CX*4), Z9
+	VADDPS  Z9, Z8, Z8
+	VMOVUPS Z8, (DI)(CX*4)
+	VMULPS  Z8, Z8, Z8
+	VADDPS  Z8, Z0, Z0
+	VMOVUPS 64(DI)(CX*4), Z8
+	VMOVUPS 64(SI)(CX*4), Z9
+	VADDPS  Z9, Z8, Z8
+	VMOVUPS Z8, 64(DI)(CX*4)
+	VMULPS  Z8, Z8, Z8
+	VADDPS  Z8, Z1, Z1
+	ADDQ    $0x00000020, CX
+
+addSumSquaresAVX512_group_check:
+	CMPQ      CX, R11
+	JLE       addSumSquaresAVX512_group
+	CMPQ      CX, DX
+	JGE       addSumSquaresAVX512_fold
+	MOVQ      DX, BX
+	SUBQ      CX, BX
+	MOVQ      CX, R11
+	MOVQ      BX, CX
+	MOVQ      $0x00000001, BX
+	SHLQ      CL, BX
+	DECQ      BX
+	KMOVW     BX, K1
+	SHRQ      $0x10, BX
+	KMOVW     BX, K2
+	MOVQ      R11, CX
+	VMOVUPS.Z (DI)(CX*4), K1, Z8
+	VMOVUPS.Z (SI)(CX*4), K1, Z9
+	VADDPS    Z9, Z8, Z8
+	VMOVUPS   Z8, K1, (DI)(CX*4)
+	VMULPS    Z8, Z8, Z8
+	VADDPS    Z8, Z0, Z0
+	VMOVUPS.Z 64(DI)(CX*4), K2, Z8
+	VMOVUPS.Z 64(SI)(CX*4), K2, Z9
+	VADDPS    Z9, Z8, Z8
+	VMOVUPS   Z8, K2, 64(DI)(CX*4)
+	VMULPS    Z8, Z8, Z8
+	VADDPS    Z8, Z1, Z1
+
+addSumSquaresAVX512_fold:
+	VADDPS        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y9
+	VADDPS        Y9, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X9
+	VADDPS        X9, X0, X0
+	VPERMILPS     $0x0e, X0, X9
+	VADDPS        X9, X0, X0
+	VPERMILPS     $0x01, X0, X9
+	VADDSS        X9, X0, X0
+	VMOVSS        X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
 // func expSumAVX512(dst *float32, x *float32, n int, m float32) float32
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·expSumAVX512(SB), NOSPLIT, $0-36
@@ -1912,40 +2336,41 @@ swiGLUAVX512_vector:
 	VMOVUPS   (DI)(CX*4), Z0
 	VMOVUPS   (SI)(CX*4), Z1
 	VMOVUPS   (R8)(CX*4), Z2
-	VXORPS    const80000000<>+0(SB), Z1, Z12
-	VMULPS    const3fb8aa3b<>+0(SB), Z12, Z3
-	VADDPS    const4b400000<>+0(SB), Z3, Z3
-	VSUBPS    const4b400000<>+0(SB), Z3, Z13
-	VMULPS    const3f318000<>+0(SB), Z13, Z0
-	VSUBPS    Z0, Z12, Z0
-	VMULPS    constb95e8083<>+0(SB), Z13, Z13
-	VSUBPS    Z13, Z0, Z13
-	VMULPS    const39506967<>+0(SB), Z13, Z0
-	VADDPS    const3ab743ce<>+0(SB), Z0, Z0
-	VMULPS    Z13, Z0, Z0
-	VADDPS    const3c088908<>+0(SB), Z0, Z0
-	VMULPS    Z13, Z0, Z0
-	VADDPS    const3d2aa9c1<>+0(SB), Z0, Z0
-	VMULPS    Z13, Z0, Z0
-	VADDPS    const3e2aaaaa<>+0(SB), Z0, Z0
-	VMULPS    Z13, Z0, Z0
-	VADDPS    const3f000000<>+0(SB), Z0, Z0
-	VPSLLD    $0x17, Z3, Z3
-	VMULPS    Z13, Z13, Z14
-	VMULPS    Z14, Z0, Z0
-	VADDPS    Z13, Z0, Z0
-	VADDPS    const3f800000<>+0(SB), Z0, Z0
-	VPADDD    Z3, Z0, Z0
-	VCMPPS    $0x15, constc2ae0000<>+0(SB), Z12, K3
-	VMOVAPS.Z Z0, K3, Z0
-	VCMPPS    $0x1e, const42b17217<>+0(SB), Z12, K3
-	VMOVUPS   const7f800000<>+0(SB), K3, Z0
-	VCMPPS    $0x03, Z12, Z12, K3
-	VMOVAPS   Z13, K3, Z0
-	VMOVAPS   Z0, Z12
-	VADDPS    const3f800000<>+0(SB), Z12, Z12
-	VDIVPS    Z12, Z1, Z1
-	VMULPS    Z2, Z1, Z0
+	VXORPS    const80000000<>+0(SB), Z1, Z8
+	VMULPS    const3fb8aa3b<>+0(SB), Z8, Z10
+	VADDPS    const4b400000<>+0(SB), Z10, Z10
+	VSUBPS    const4b400000<>+0(SB), Z10, Z11
+	VMULPS    const3f318000<>+0(SB), Z11, Z9
+	VSUBPS    Z9, Z8, Z9
+	VMULPS    constb95e8083<>+0(SB), Z11, Z11
+	VSUBPS    Z11, Z9, Z11
+	VMULPS    const39506967<>+0(SB), Z11, Z9
+	VADDPS    const3ab743ce<>+0(SB), Z9, Z9
+	VMULPS    Z11, Z9, Z9
+	VADDPS    const3c088908<>+0(SB), Z9, Z9
+	VMULPS    Z11, Z9, Z9
+	VADDPS    const3d2aa9c1<>+0(SB), Z9, Z9
+	VMULPS    Z11, Z9, Z9
+	VADDPS    const3e2aaaaa<>+0(SB), Z9, Z9
+	VMULPS    Z11, Z9, Z9
+	VADDPS    const3f000000<>+0(SB), Z9, Z9
+	VPSLLD    $0x17, Z10, Z10
+	VMULPS    Z11, Z11, Z14
+	VMULPS    Z14, Z9, Z9
+	VADDPS    Z11, Z9, Z9
+	VADDPS    const3f800000<>+0(SB), Z9, Z9
+	VPADDD    Z10, Z9, Z9
+	VCMPPS    $0x15, constc2ae0000<>+0(SB), Z8, K3
+	VMOVAPS.Z Z9, K3, Z9
+	VCMPPS    $0x1e, const42b17217<>+0(SB), Z8, K3
+	VMOVUPS   const7f800000<>+0(SB), K3, Z9
+	VCMPPS    $0x03, Z8, Z8, K3
+	VMOVAPS   Z11, K3, Z9
+	VMOVAPS   Z9, Z8
+	VADDPS    const3f800000<>+0(SB), Z8, Z8
+	VDIVPS    Z8, Z1, Z1
+	VMULPS    Z2, Z1, Z2
+	VMOVAPS   Z2, Z0
 	VMOVUPS   Z0, (DI)(CX*4)
 	ADDQ      $0x00000010, CX
 
@@ -1968,40 +2393,41 @@ swiGLUAVX512_vector_check:
 	VMOVUPS.Z (DI)(CX*4), K1, Z0
 	VMOVUPS.Z (SI)(CX*4), K1, Z1
 	VMOVUPS.Z (R8)(CX*4), K1, Z2
-	VXORPS    const80000000<>+0(SB), Z1, Z12
-	VMULPS    const3fb8aa3b<>+0(SB), Z12, Z3
-	VADDPS    const4b400000<>+0(SB), Z3, Z3
-	VSUBPS    const4b400000<>+0(SB), Z3, Z13
-	VMULPS    const3f318000<>+0(SB), Z13, Z0
-	VSUBPS    Z0, Z12, Z0
-	VMULPS    constb95e8083<>+0(SB), Z13, Z13
-	VSUBPS    Z13, Z0, Z13
-	VMULPS    const39506967<>+0(SB), Z13, Z0
-	VADDPS    const3ab743ce<>+0(SB), Z0, Z0
-	VMULPS    Z13, Z0, Z0
-	VADDPS    const3c088908<>+0(SB), Z0, Z0
-	VMULPS    Z13, Z0, Z0
-	VADDPS    const3d2aa9c1<>+0(SB), Z0, Z0
-	VMULPS    Z13, Z0, Z0
-	VADDPS    const3e2aaaaa<>+0(SB), Z0, Z0
-	VMULPS    Z13, Z0, Z0
-	VADDPS    const3f000000<>+0(SB), Z0, Z0
-	VPSLLD    $0x17, Z3, Z3
-	VMULPS    Z13, Z13, Z14
-	VMULPS    Z14, Z0, Z0
-	VADDPS    Z13, Z0, Z0
-	VADDPS    const3f800000<>+0(SB), Z0, Z0
-	VPADDD    Z3, Z0, Z0
-	VCMPPS    $0x15, constc2ae0000<>+0(SB), Z12, K3
-	VMOVAPS.Z Z0, K3, Z0
-	VCMPPS    $0x1e, const42b17217<>+0(SB), Z12, K3
-	VMOVUPS   const7f800000<>+0(SB), K3, Z0
-	VCMPPS    $0x03, Z12, Z12, K3
-	VMOVAPS   Z13, K3, Z0
-	VMOVAPS   Z0, Z12
-	VADDPS    const3f800000<>+0(SB), Z12, Z12
-	VDIVPS    Z12, Z1, Z1
-	VMULPS    Z2, Z1, Z0
+	VXORPS    const80000000<>+0(SB), Z1, Z8
+	VMULPS    const3fb8aa3b<>+0(SB), Z8, Z10
+	VADDPS    const4b400000<>+0(SB), Z10, Z10
+	VSUBPS    const4b400000<>+0(SB), Z10, Z11
+	VMULPS    const3f318000<>+0(SB), Z11, Z9
+	VSUBPS    Z9, Z8, Z9
+	VMULPS    constb95e8083<>+0(SB), Z11, Z11
+	VSUBPS    Z11, Z9, Z11
+	VMULPS    const39506967<>+0(SB), Z11, Z9
+	VADDPS    const3ab743ce<>+0(SB), Z9, Z9
+	VMULPS    Z11, Z9, Z9
+	VADDPS    const3c088908<>+0(SB), Z9, Z9
+	VMULPS    Z11, Z9, Z9
+	VADDPS    const3d2aa9c1<>+0(SB), Z9, Z9
+	VMULPS    Z11, Z9, Z9
+	VADDPS    const3e2aaaaa<>+0(SB), Z9, Z9
+	VMULPS    Z11, Z9, Z9
+	VADDPS    const3f000000<>+0(SB), Z9, Z9
+	VPSLLD    $0x17, Z10, Z10
+	VMULPS    Z11, Z11, Z14
+	VMULPS    Z14, Z9, Z9
+	VADDPS    Z11, Z9, Z9
+	VADDPS    const3f800000<>+0(SB), Z9, Z9
+	VPADDD    Z10, Z9, Z9
+	VCMPPS    $0x15, constc2ae0000<>+0(SB), Z8, K3
+	VMOVAPS.Z Z9, K3, Z9
+	VCMPPS    $0x1e, const42b17217<>+0(SB), Z8, K3
+	VMOVUPS   const7f800000<>+0(SB), K3, Z9
+	VCMPPS    $0x03, Z8, Z8, K3
+	VMOVAPS   Z11, K3, Z9
+	VMOVAPS   Z9, Z8
+	VADDPS    const3f800000<>+0(SB), Z8, Z8
+	VDIVPS    Z8, Z1, Z1
+	VMULPS    Z2, Z1, Z2
+	VMOVAPS   Z2, Z0
 	VMOVUPS   Z0, K1, (DI)(CX*4)
 
 swiGLUAVX512_end:
@@ -2116,6 +2542,265 @@ sumRanksAVX512_tail_rankcheck:
 	VMOVUPS Z0, K1, (DI)(CX*4)
 
 sumRanksAVX512_end:
+	VZEROUPPER
+	RET
+
+// func weightedSumAVX512(dst *float32, rows *float32, stride int, index *int32, weights *float32, k int, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·weightedSumAVX512(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), DI
+	MOVQ n+48(FP), DX
+	XORQ CX, CX
+	MOVQ DX, R11
+	SUBQ $0x00000040, R11
+	JMP  weightedSumAVX512_sum4_check
+
+weightedSumAVX512_sum4:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   index+24(FP), SI
+	MOVQ   weights+32(FP), R9
+	MOVQ   k+40(FP), R8
+	JMP    weightedSumAVX512_sum4_weightcheck
+
+weightedSumAVX512_sum4_weight:
+	MOVLQSX      (SI), AX
+	TESTQ        AX, AX
+	JLT          weightedSumAVX512_sum4_skip
+	IMULQ        stride+16(FP), AX
+	SHLQ         $0x02, AX
+	ADDQ         rows+8(FP), AX
+	VBROADCASTSS (R9), Z12
+	VMULPS       (AX)(CX*4), Z12, Z13
+	VADDPS       Z13, Z0, Z0
+	VMULPS       64(AX)(CX*4), Z12, Z14
+	VADDPS       Z14, Z1, Z1
+	VMULPS       128(AX)(CX*4), Z12, Z13
+	VADDPS       Z13, Z2, Z2
+	VMULPS       192(AX)(CX*4), Z12, Z14
+	VADDPS       Z14, Z3, Z3
+
+weightedSumAVX512_sum4_skip:
+	ADDQ $0x04, SI
+	ADDQ $0x04, R9
+	DECQ R8
+
+weightedSumAVX512_sum4_weightcheck:
+	CMPQ    R8, $0x00
+	JG      weightedSumAVX512_sum4_weight
+	VMOVUPS Z0, (DI)(CX*4)
+	VMOVUPS Z1, 64(DI)(CX*4)
+	VMOVUPS Z2, 128(DI)(CX*4)
+	VMOVUPS Z3, 192(DI)(CX*4)
+	ADDQ    $0x00000040, CX
+
+weightedSumAVX512_sum4_check:
+	CMPQ CX, R11
+	JLE  weightedSumAVX512_sum4
+	MOVQ DX, R11
+	SUBQ $0x00000010, R11
+	JMP  weightedSumAVX512_sum1_check
+
+weightedSumAVX512_sum1:
+	VXORPS Z0, Z0, Z0
+	MOVQ   index+24(FP), SI
+	MOVQ   weights+32(FP), R9
+	MOVQ   k+40(FP), R8
+	JMP    weightedSumAVX512_sum1_weightcheck
+
+weightedSumAVX512_sum1_weight:
+	MOVLQSX      (SI), AX
+	TESTQ        AX, AX
+	JLT          weightedSumAVX512_sum1_skip
+	IMULQ        stride+16(FP), AX
+	SHLQ         $0x02, AX
+	ADDQ         rows+8(FP), AX
+	VBROADCASTSS (R9), Z12
+	VMULPS       (AX)(CX*4), Z12, Z13
+	VADDPS       Z13, Z0, Z0
+
+weightedSumAVX512_sum1_skip:
+	ADDQ $0x04, SI
+	ADDQ $0x04, R9
+	DECQ R8
+
+weightedSumAVX512_sum1_weightcheck:
+	CMPQ    R8, $0x00
+	JG      weightedSumAVX512_sum1_weight
+	VMOVUPS Z0, (DI)(CX*4)
+	ADDQ    $0x00000010, CX
+
+weightedSumAVX512_sum1_check:
+	CMPQ   CX, R11
+	JLE    weightedSumAVX512_sum1
+	CMPQ   CX, DX
+	JGE    weightedSumAVX512_end
+	MOVQ   DX, BX
+	SUBQ   CX, BX
+	MOVQ   CX, R11
+	MOVQ   BX, CX
+	MOVQ   $0x00000001, BX
+	SHLQ   CL, BX
+	DECQ   BX
+	KMOVW  BX, K1
+	SHRQ   $0x10, BX
+	KMOVW  BX, K2
+	MOVQ   R11, CX
+	VXORPS Z0, Z0, Z0
+	MOVQ   index+24(FP), SI
+	MOVQ   weights+32(FP), R9
+	MOVQ   k+40(FP), R8
+	JMP    weightedSumAVX512_tail_weightcheck
+
+weightedSumAVX512_tail_weight:
+	MOVLQSX      (SI), AX
+	TESTQ        AX, AX
+	JLT          weightedSumAVX512_tail_skip
+	IMULQ        stride+16(FP), AX
+	SHLQ         $0x02, AX
+	ADDQ         rows+8(FP), AX
+	VBROADCASTSS (R9), Z12
+	VMOVUPS.Z    (AX)(CX*4), K1, Z13
+	VMULPS       Z13, Z12, Z13
+	VADDPS       Z13, Z0, Z0
+
+weightedSumAVX512_tail_skip:
+	ADDQ $0x04, SI
+	ADDQ $0x04, R9
+	DECQ R8
+
+weightedSumAVX512_tail_weightcheck:
+	CMPQ    R8, $0x00
+	JG      weightedSumAVX512_tail_weight
+	VMOVUPS Z0, K1, (DI)(CX*4)
+
+weightedSumAVX512_end:
+	VZEROUPPER
+	RET
+
+// func swiGLURowsAVX512(h *float32, numRows int, stride int, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·swiGLURowsAVX512(SB), NOSPLIT, $0-32
+	MOVQ  h+0(FP), DI
+	MOVQ  n+24(FP), DX
+	XORQ  CX, CX
+	MOVQ  numRows+8(FP), R8
+	MOVQ  stride+16(FP), R9
+	SHLQ  $0x02, R9
+	MOVQ  DX, CX
+	ANDQ  $-16, CX
+	MOVQ  DX, BX
+	SUBQ  CX, BX
+	MOVQ  CX, R11
+	MOVQ  BX, CX
+	MOVQ  $0x00000001, BX
+	SHLQ  CL, BX
+	DECQ  BX
+	KMOVW BX, K1
+	SHRQ  $0x10, BX
+	KMOVW BX, K2
+	MOVQ  R11, CX
+	JMP   swiGLURowsAVX512_check
+
+swiGLURowsAVX512_row:
+	LEAQ (DI)(DX*4), SI
+	XORQ CX, CX
+	MOVQ DX, R11
+	SUBQ $0x00000010, R11
+	JMP  swiGLURowsAVX512_vector_check
+
+swiGLURowsAVX512_vector:
+	VMOVUPS   (DI)(CX*4), Z0
+	VMOVUPS   (SI)(CX*4), Z1
+	VXORPS    const80000000<>+0(SB), Z0, Z2
+	VMULPS    const3fb8aa3b<>+0(SB), Z2, Z4
+	VADDPS    const4b400000<>+0(SB), Z4, Z4
+	VSUBPS    const4b400000<>+0(SB), Z4, Z5
+	VMULPS    const3f318000<>+0(SB), Z5, Z3
+	VSUBPS    Z3, Z2, Z3
+	VMULPS    constb95e8083<>+0(SB), Z5, Z5
+	VSUBPS    Z5, Z3, Z5
+	VMULPS    const39506967<>+0(SB), Z5, Z3
+	VADDPS    const3ab743ce<>+0(SB), Z3, Z3
+	VMULPS    Z5, Z3, Z3
+	VADDPS    const3c088908<>+0(SB), Z3, Z3
+	VMULPS    Z5, Z3, Z3
+	VADDPS    const3d2aa9c1<>+0(SB), Z3, Z3
+	VMULPS    Z5, Z3, Z3
+	VADDPS    const3e2aaaaa<>+0(SB), Z3, Z3
+	VMULPS    Z5, Z3, Z3
+	VADDPS    const3f000000<>+0(SB), Z3, Z3
+	VPSLLD    $0x17, Z4, Z4
+	VMULPS    Z5, Z5, Z14
+	VMULPS    Z14, Z3, Z3
+	VADDPS    Z5, Z3, Z3
+	VADDPS    const3f800000<>+0(SB), Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VCMPPS    $0x15, constc2ae0000<>+0(SB), Z2, K3
+	VMOVAPS.Z Z3, K3, Z3
+	VCMPPS    $0x1e, const42b17217<>+0(SB), Z2, K3
+	VMOVUPS   const7f800000<>+0(SB), K3, Z3
+	VCMPPS    $0x03, Z2, Z2, K3
+	VMOVAPS   Z5, K3, Z3
+	VMOVAPS   Z3, Z2
+	VADDPS    const3f800000<>+0(SB), Z2, Z2
+	VDIVPS    Z2, Z0, Z0
+	VMULPS    Z1, Z0, Z1
+	VMOVUPS   Z1, (DI)(CX*4)
+	ADDQ      $0x00000010, CX
+
+swiGLURowsAVX512_vector_check:
+	CMPQ      CX, R11
+	JLE       swiGLURowsAVX512_vector
+	CMPQ      CX, DX
+	JGE       swiGLURowsAVX512_next
+	VMOVUPS.Z (DI)(CX*4), K1, Z0
+	VMOVUPS.Z (SI)(CX*4), K1, Z1
+	VXORPS    const80000000<>+0(SB), Z0, Z2
+	VMULPS    const3fb8aa3b<>+0(SB), Z2, Z4
+	VADDPS    const4b400000<>+0(SB), Z4, Z4
+	VSUBPS    const4b400000<>+0(SB), Z4, Z5
+	VMULPS    const3f318000<>+0(SB), Z5, Z3
+	VSUBPS    Z3, Z2, Z3
+	VMULPS    constb95e8083<>+0(SB), Z5, Z5
+	VSUBPS    Z5, Z3, Z5
+	VMULPS    const39506967<>+0(SB), Z5, Z3
+	VADDPS    const3ab743ce<>+0(SB), Z3, Z3
+	VMULPS    Z5, Z3, Z3
+	VADDPS    const3c088908<>+0(SB), Z3, Z3
+	VMULPS    Z5, Z3, Z3
+	VADDPS    const3d2aa9c1<>+0(SB), Z3, Z3
+	VMULPS    Z5, Z3, Z3
+	VADDPS    const3e2aaaaa<>+0(SB), Z3, Z3
+	VMULPS    Z5, Z3, Z3
+	VADDPS    const3f000000<>+0(SB), Z3, Z3
+	VPSLLD    $0x17, Z4, Z4
+	VMULPS    Z5, Z5, Z14
+	VMULPS    Z14, Z3, Z3
+	VADDPS    Z5, Z3, Z3
+	VADDPS    const3f800000<>+0(SB), Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VCMPPS    $0x15, constc2ae0000<>+0(SB), Z2, K3
+	VMOVAPS.Z Z3, K3, Z3
+	VCMPPS    $0x1e, const42b17217<>+0(SB), Z2, K3
+	VMOVUPS   const7f800000<>+0(SB), K3, Z3
+	VCMPPS    $0x03, Z2, Z2, K3
+	VMOVAPS   Z5, K3, Z3
+	VMOVAPS   Z3, Z2
+	VADDPS    const3f800000<>+0(SB), Z2, Z2
+	VDIVPS    Z2, Z0, Z0
+	VMULPS    Z1, Z0, Z1
+	VMOVUPS   Z1, K1, (DI)(CX*4)
+
+swiGLURowsAVX512_next:
+	ADDQ R9, DI
+	DECQ R8
+
+swiGLURowsAVX512_check:
+	CMPQ R8, $0x00
+	JG   swiGLURowsAVX512_row
 	VZEROUPPER
 	RET
 
@@ -2286,6 +2971,333 @@ DATA const7fffffff<>+52(SB)/4, $0x7fffffff
 DATA const7fffffff<>+56(SB)/4, $0x7fffffff
 DATA const7fffffff<>+60(SB)/4, $0x7fffffff
 GLOBL const7fffffff<>(SB), RODATA|NOPTR, $64
+
+DATA laneIndex<>+0(SB)/4, $0x00000000
+DATA laneIndex<>+4(SB)/4, $0x00000001
+DATA laneIndex<>+8(SB)/4, $0x00000002
+DATA laneIndex<>+12(SB)/4, $0x00000003
+DATA laneIndex<>+16(SB)/4, $0x00000004
+DATA laneIndex<>+20(SB)/4, $0x00000005
+DATA laneIndex<>+24(SB)/4, $0x00000006
+DATA laneIndex<>+28(SB)/4, $0x00000007
+DATA laneIndex<>+32(SB)/4, $0x00000008
+DATA laneIndex<>+36(SB)/4, $0x00000009
+DATA laneIndex<>+40(SB)/4, $0x0000000a
+DATA laneIndex<>+44(SB)/4, $0x0000000b
+DATA laneIndex<>+48(SB)/4, $0x0000000c
+DATA laneIndex<>+52(SB)/4, $0x0000000d
+DATA laneIndex<>+56(SB)/4, $0x0000000e
+DATA laneIndex<>+60(SB)/4, $0x0000000f
+DATA laneIndex<>+64(SB)/4, $0x00000010
+DATA laneIndex<>+68(SB)/4, $0x00000011
+DATA laneIndex<>+72(SB)/4, $0x00000012
+DATA laneIndex<>+76(SB)/4, $0x00000013
+DATA laneIndex<>+80(SB)/4, $0x00000014
+DATA laneIndex<>+84(SB)/4, $0x00000015
+DATA laneIndex<>+88(SB)/4, $0x00000016
+DATA laneIndex<>+92(SB)/4, $0x00000017
+DATA laneIndex<>+96(SB)/4, $0x00000018
+DATA laneIndex<>+100(SB)/4, $0x00000019
+DATA laneIndex<>+104(SB)/4, $0x0000001a
+DATA laneIndex<>+108(SB)/4, $0x0000001b
+DATA laneIndex<>+112(SB)/4, $0x0000001c
+DATA laneIndex<>+116(SB)/4, $0x0000001d
+DATA laneIndex<>+120(SB)/4, $0x0000001e
+DATA laneIndex<>+124(SB)/4, $0x0000001f
+DATA laneIndex<>+128(SB)/4, $0x00000020
+DATA laneIndex<>+132(SB)/4, $0x00000021
+DATA laneIndex<>+136(SB)/4, $0x00000022
+DATA laneIndex<>+140(SB)/4, $0x00000023
+DATA laneIndex<>+144(SB)/4, $0x00000024
+DATA laneIndex<>+148(SB)/4, $0x00000025
+DATA laneIndex<>+152(SB)/4, $0x00000026
+DATA laneIndex<>+156(SB)/4, $0x00000027
+DATA laneIndex<>+160(SB)/4, $0x00000028
+DATA laneIndex<>+164(SB)/4, $0x00000029
+DATA laneIndex<>+168(SB)/4, $0x0000002a
+DATA laneIndex<>+172(SB)/4, $0x0000002b
+DATA laneIndex<>+176(SB)/4, $0x0000002c
+DATA laneIndex<>+180(SB)/4, $0x0000002d
+DATA laneIndex<>+184(SB)/4, $0x0000002e
+DATA laneIndex<>+188(SB)/4, $0x0000002f
+DATA laneIndex<>+192(SB)/4, $0x00000030
+DATA laneIndex<>+196(SB)/4, $0x00000031
+DATA laneIndex<>+200(SB)/4, $0x00000032
+DATA laneIndex<>+204(SB)/4, $0x00000033
+DATA laneIndex<>+208(SB)/4, $0x00000034
+DATA laneIndex<>+212(SB)/4, $0x00000035
+DATA laneIndex<>+216(SB)/4, $0x00000036
+DATA laneIndex<>+220(SB)/4, $0x00000037
+DATA laneIndex<>+224(SB)/4, $0x00000038
+DATA laneIndex<>+228(SB)/4, $0x00000039
+DATA laneIndex<>+232(SB)/4, $0x0000003a
+DATA laneIndex<>+236(SB)/4, $0x0000003b
+DATA laneIndex<>+240(SB)/4, $0x0000003c
+DATA laneIndex<>+244(SB)/4, $0x0000003d
+DATA laneIndex<>+248(SB)/4, $0x0000003e
+DATA laneIndex<>+252(SB)/4, $0x0000003f
+GLOBL laneIndex<>(SB), RODATA|NOPTR, $256
+
+DATA packedOrder<>+0(SB)/4, $0x00000000
+DATA packedOrder<>+4(SB)/4, $0x00000004
+DATA packedOrder<>+8(SB)/4, $0x00000001
+DATA packedOrder<>+12(SB)/4, $0x00000005
+DATA packedOrder<>+16(SB)/4, $0x00000002
+DATA packedOrder<>+20(SB)/4, $0x00000006
+DATA packedOrder<>+24(SB)/4, $0x00000003
+DATA packedOrder<>+28(SB)/4, $0x00000007
+GLOBL packedOrder<>(SB), RODATA|NOPTR, $32
+
+// func topKAVX2(ids *int32, x *float32, n int, k int)
+// Requires: AVX, AVX2, BMI
+TEXT ·topKAVX2(SB), NOSPLIT, $0-32
+	MOVQ       ids+0(FP), DI
+	MOVQ       x+8(FP), SI
+	MOVQ       n+16(FP), DX
+	XORQ       CX, CX
+	MOVQ       k+24(FP), R8
+	VMOVUPS    const80000000<>+0(SB), Y10
+	VMOVUPS    packedOrder<>+0(SB), Y11
+	CMPQ       DX, $0x20
+	JG         topKAVX2_wide
+	MOVQ       DX, BX
+	NEGQ       BX
+	LEAQ       laneMask<>+0(SB), AX
+	LEAQ       128(AX)(BX*4), AX
+	VMOVUPS    (AX), Y15
+	VMASKMOVPS (SI), Y15, Y0
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y0, Y0
+	VCMPPS     $0x03, Y0, Y0, Y12
+	VPSRAD     $0x1f, Y0, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y0, Y0
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y0, Y0
+	VBLENDVPS  Y15, Y0, Y10, Y0
+	VMOVUPS    32(AX), Y15
+	VMASKMOVPS 32(SI), Y15, Y1
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y12
+	VPSRAD     $0x1f, Y1, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y1, Y1
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y1, Y1
+	VBLENDVPS  Y15, Y1, Y10, Y1
+	VMOVUPS    64(AX), Y15
+	VMASKMOVPS 64(SI), Y15, Y2
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y12
+	VPSRAD     $0x1f, Y2, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y2, Y2
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y2, Y2
+	VBLENDVPS  Y15, Y2, Y10, Y2
+	VMOVUPS    96(AX), Y15
+	VMASKMOVPS 96(SI), Y15, Y3
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y12
+	VPSRAD     $0x1f, Y3, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y3, Y3
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y3, Y3
+	VBLENDVPS  Y15, Y3, Y10, Y3
+
+topKAVX2_round32:
+	VPMAXSD      Y0, Y1, Y12
+	VPMAXSD      Y2, Y3, Y13
+	VPMAXSD      Y13, Y12, Y12
+	VPERM2I128   $0x01, Y12, Y12, Y13
+	VPMAXSD      Y13, Y12, Y12
+	VPSHUFD      $0x4e, Y12, Y13
+	VPMAXSD      Y13, Y12, Y12
+	VPSHUFD      $0xb1, Y12, Y13
+	VPMAXSD      Y13, Y12, Y12
+	VPCMPEQD     Y12, Y0, Y8
+	VPCMPEQD     Y12, Y1, Y9
+	VPCMPEQD     Y12, Y2, Y14
+	VPCMPEQD     Y12, Y3, Y15
+	VPACKSSDW    Y9, Y8, Y8
+	VPACKSSDW    Y15, Y14, Y14
+	VPACKSSWB    Y14, Y8, Y8
+	VPERMD       Y8, Y11, Y8
+	VPMOVMSKB    Y8, AX
+	TZCNTQ       AX, AX
+	MOVL         AX, (DI)(CX*4)
+	VMOVD        AX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPEQD     laneIndex<>+0(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y0, Y0
+	VPCMPEQD     laneIndex<>+32(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y1, Y1
+	VPCMPEQD     laneIndex<>+64(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y2, Y2
+	VPCMPEQD     laneIndex<>+96(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y3, Y3
+	INCQ         CX
+	CMPQ         CX, R8
+	JL           topKAVX2_round32
+	VZEROUPPER
+	RET
+
+topKAVX2_wide:
+	MOVQ       DX, BX
+	SUBQ       $0x20, BX
+	NEGQ       BX
+	LEAQ       laneMask<>+0(SB), AX
+	LEAQ       128(AX)(BX*4), AX
+	VMOVUPS    (SI), Y0
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y0, Y0
+	VCMPPS     $0x03, Y0, Y0, Y12
+	VPSRAD     $0x1f, Y0, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y0, Y0
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y0, Y0
+	VMOVUPS    32(SI), Y1
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y1, Y1
+	VCMPPS     $0x03, Y1, Y1, Y12
+	VPSRAD     $0x1f, Y1, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y1, Y1
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y1, Y1
+	VMOVUPS    64(SI), Y2
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y2, Y2
+	VCMPPS     $0x03, Y2, Y2, Y12
+	VPSRAD     $0x1f, Y2, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y2, Y2
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y2, Y2
+	VMOVUPS    96(SI), Y3
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y3, Y3
+	VCMPPS     $0x03, Y3, Y3, Y12
+	VPSRAD     $0x1f, Y3, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y3, Y3
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y3, Y3
+	VMOVUPS    (AX), Y15
+	VMASKMOVPS 128(SI), Y15, Y4
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y4, Y4
+	VCMPPS     $0x03, Y4, Y4, Y12
+	VPSRAD     $0x1f, Y4, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y4, Y4
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y4, Y4
+	VBLENDVPS  Y15, Y4, Y10, Y4
+	VMOVUPS    32(AX), Y15
+	VMASKMOVPS 160(SI), Y15, Y5
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y5, Y5
+	VCMPPS     $0x03, Y5, Y5, Y12
+	VPSRAD     $0x1f, Y5, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y5, Y5
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y5, Y5
+	VBLENDVPS  Y15, Y5, Y10, Y5
+	VMOVUPS    64(AX), Y15
+	VMASKMOVPS 192(SI), Y15, Y6
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y6, Y6
+	VCMPPS     $0x03, Y6, Y6, Y12
+	VPSRAD     $0x1f, Y6, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y6, Y6
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y6, Y6
+	VBLENDVPS  Y15, Y6, Y10, Y6
+	VMOVUPS    96(AX), Y15
+	VMASKMOVPS 224(SI), Y15, Y7
+	VXORPS     Y13, Y13, Y13
+	VADDPS     Y13, Y7, Y7
+	VCMPPS     $0x03, Y7, Y7, Y12
+	VPSRAD     $0x1f, Y7, Y13
+	VPAND      const7fffffff<>+0(SB), Y13, Y13
+	VPXOR      Y13, Y7, Y7
+	VBLENDVPS  Y12, const807fffff<>+0(SB), Y7, Y7
+	VBLENDVPS  Y15, Y7, Y10, Y7
+
+topKAVX2_round64:
+	VPMAXSD      Y0, Y1, Y12
+	VPMAXSD      Y2, Y3, Y13
+	VPMAXSD      Y4, Y5, Y8
+	VPMAXSD      Y6, Y7, Y9
+	VPMAXSD      Y8, Y12, Y12
+	VPMAXSD      Y9, Y13, Y13
+	VPMAXSD      Y13, Y12, Y12
+	VPERM2I128   $0x01, Y12, Y12, Y13
+	VPMAXSD      Y13, Y12, Y12
+	VPSHUFD      $0x4e, Y12, Y13
+	VPMAXSD      Y13, Y12, Y12
+	VPSHUFD      $0xb1, Y12, Y13
+	VPMAXSD      Y13, Y12, Y12
+	VPCMPEQD     Y12, Y0, Y8
+	VPCMPEQD     Y12, Y1, Y9
+	VPCMPEQD     Y12, Y2, Y14
+	VPCMPEQD     Y12, Y3, Y15
+	VPACKSSDW    Y9, Y8, Y8
+	VPACKSSDW    Y15, Y14, Y14
+	VPACKSSWB    Y14, Y8, Y8
+	VPERMD       Y8, Y11, Y8
+	VPMOVMSKB    Y8, AX
+	VPCMPEQD     Y12, Y4, Y8
+	VPCMPEQD     Y12, Y5, Y9
+	VPCMPEQD     Y12, Y6, Y14
+	VPCMPEQD     Y12, Y7, Y15
+	VPACKSSDW    Y9, Y8, Y8
+	VPACKSSDW    Y15, Y14, Y14
+	VPACKSSWB    Y14, Y8, Y8
+	VPERMD       Y8, Y11, Y8
+	VPMOVMSKB    Y8, BX
+	SHLQ         $0x20, BX
+	ORQ          BX, AX
+	TZCNTQ       AX, AX
+	MOVL         AX, (DI)(CX*4)
+	VMOVD        AX, X8
+	VPBROADCASTD X8, Y8
+	VPCMPEQD     laneIndex<>+0(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y0, Y0
+	VPCMPEQD     laneIndex<>+32(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y1, Y1
+	VPCMPEQD     laneIndex<>+64(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y2, Y2
+	VPCMPEQD     laneIndex<>+96(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y3, Y3
+	VPCMPEQD     laneIndex<>+128(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y4, Y4
+	VPCMPEQD     laneIndex<>+160(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y5, Y5
+	VPCMPEQD     laneIndex<>+192(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y6, Y6
+	VPCMPEQD     laneIndex<>+224(SB), Y8, Y9
+	VBLENDVPS    Y9, Y10, Y7, Y7
+	INCQ         CX
+	CMPQ         CX, R8
+	JL           topKAVX2_round64
+	VZEROUPPER
+	RET
+
+DATA const807fffff<>+0(SB)/4, $0x807fffff
+DATA const807fffff<>+4(SB)/4, $0x807fffff
+DATA const807fffff<>+8(SB)/4, $0x807fffff
+DATA const807fffff<>+12(SB)/4, $0x807fffff
+DATA const807fffff<>+16(SB)/4, $0x807fffff
+DATA const807fffff<>+20(SB)/4, $0x807fffff
+DATA const807fffff<>+24(SB)/4, $0x807fffff
+DATA const807fffff<>+28(SB)/4, $0x807fffff
+DATA const807fffff<>+32(SB)/4, $0x807fffff
+DATA const807fffff<>+36(SB)/4, $0x807fffff
+DATA const807fffff<>+40(SB)/4, $0x807fffff
+DATA const807fffff<>+44(SB)/4, $0x807fffff
+DATA const807fffff<>+48(SB)/4, $0x807fffff
+DATA const807fffff<>+52(SB)/4, $0x807fffff
+DATA const807fffff<>+56(SB)/4, $0x807fffff
+DATA const807fffff<>+60(SB)/4, $0x807fffff
+GLOBL const807fffff<>(SB), RODATA|NOPTR, $64
 
 // func widenBF16AVX2(dst *float32, src *uint16, n int)
 // Requires: AVX, AVX2

@@ -3,6 +3,8 @@ package simd
 import (
 	"fmt"
 	"os"
+
+	"github.com/weftgo/weft/internal/envknob"
 )
 
 // A Level names the instruction set that the kernels use.
@@ -19,8 +21,9 @@ const (
 const EnvLevel = "WEFT_SIMD"
 
 var (
+	knob            = envknob.Register(EnvLevel, "instruction set of the CPU kernels, at most what the processor has", "avx512", "avx2", "go")
 	supported       = detect()
-	current, choice = choose(os.Getenv(EnvLevel), supported)
+	current, choice = choose(os.Getenv(knob.Name), supported)
 )
 
 // String returns the level's name as WEFT_SIMD spells it.

@@ -97,12 +97,21 @@ var ops = []op{
 	{"SoftmaxExp", func(x [4][]float32) float32 { return SoftmaxExp(x[0], x[1], 2.5) }},
 	{"SwiGLU", func(x [4][]float32) float32 { SwiGLU(x[0], x[1], x[2]); return 0 }},
 	{"SwiGLU in place", func(x [4][]float32) float32 { SwiGLU(x[1], x[1], x[2]); return 0 }},
+	{"AddRMSNorm", func(x [4][]float32) float32 { AddRMSNorm(x[0], x[1], x[3], x[2], 1e-6); return 0 }},
+	{"AddRMSNorm in place", func(x [4][]float32) float32 { AddRMSNorm(x[0], x[1], x[0], x[2], 1e-6); return 0 }},
+	{"AddSumSquares", func(x [4][]float32) float32 { return AddSumSquares(x[0], x[1]) }},
 	{"SumInto 3", func(x [4][]float32) float32 { SumInto(x[0], x[1:]); return 0 }},
 	{"SumInto in place", func(x [4][]float32) float32 { SumInto(x[2], x[:]); return 0 }},
 	{"SumInto 0", func(x [4][]float32) float32 { SumInto(x[0], nil); return 0 }},
 	{"Dot", func(x [4][]float32) float32 { return Dot(x[0], x[1]) }},
 	{"SumSquares", func(x [4][]float32) float32 { return SumSquares(x[0]) }},
 	{"Max", func(x [4][]float32) float32 { return Max(x[0]) + 0 }},
+	{"ArgMax", func(x [4][]float32) float32 {
+		if len(x[0]) == 0 {
+			return 0
+		}
+		return float32(ArgMax(x[0]))
+	}},
 	{"MaxAbs", func(x [4][]float32) float32 { return MaxAbs(x[0]) }},
 }
 

@@ -70,6 +70,13 @@ func sumSquaresVec(a []float32) float32 {
 	return sumSquaresAVX2(unsafe.SliceData(a), len(a))
 }
 
+func addSumSquaresVec(dst, a []float32) float32 {
+	if current == AVX512 {
+		return addSumSquaresAVX512(unsafe.SliceData(dst), unsafe.SliceData(a), len(dst))
+	}
+	return addSumSquaresAVX2(unsafe.SliceData(dst), unsafe.SliceData(a), len(dst))
+}
+
 func expSumVec(dst, x []float32, m float32) float32 {
 	if current == AVX512 {
 		return expSumAVX512(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst), m)
@@ -83,6 +90,27 @@ func swiGLUVec(dst, gate, up []float32) {
 	} else {
 		swiGLUAVX2(unsafe.SliceData(dst), unsafe.SliceData(gate), unsafe.SliceData(up), len(dst))
 	}
+}
+
+func swiGLURowsVec(h []float32, numRows, stride, width int) {
+	if current == AVX512 {
+		swiGLURowsAVX512(unsafe.SliceData(h), numRows, stride, width)
+	} else {
+		swiGLURowsAVX2(unsafe.SliceData(h), numRows, stride, width)
+	}
+}
+
+func weightedSumVec(dst, rows []float32, stride int, index []int32, weights []float32) {
+	d, r, i, w := unsafe.SliceData(dst), unsafe.SliceData(rows), unsafe.SliceData(index), unsafe.SliceData(weights)
+	if current == AVX512 {
+		weightedSumAVX512(d, r, stride, i, w, len(index), len(dst))
+	} else {
+		weightedSumAVX2(d, r, stride, i, w, len(index), len(dst))
+	}
+}
+
+func topKVec(ids []int32, x []float32) {
+	topKAVX2(unsafe.SliceData(ids), unsafe.SliceData(x), len(x), len(ids))
 }
 
 func sumRanksVec(dst []float32, srcs [][]float32) {

@@ -20,11 +20,16 @@ func expSumVec(dst, x []float32, m float32) float32 { return expSumGo(dst, x, m)
 func swiGLUVec(dst, gate, up []float32)             { swiGLUGo(dst, gate, up) }
 func sumRanksVec(dst []float32, srcs [][]float32)   { sumRanksGo(dst, srcs) }
 
+func addSumSquaresVec(dst, _ []float32) float32                      { return unreachable(len(dst)) }
+func swiGLURowsVec(_ []float32, numRows, _, _ int)                   { unreachable(numRows) }
+func topKVec(_ []int32, x []float32)                                 { unreachable(len(x)) }
+func weightedSumVec(dst, _ []float32, _ int, _ []int32, _ []float32) { unreachable(len(dst)) }
+
 func sumHalvesVec(dst []uint16, _ [][]uint16, _ half) { unreachable(len(dst)) }
 func widenVec(dst []float32, _ []uint16, _ half)      { unreachable(len(dst)) }
 func narrowVec(dst []uint16, _ []float32, _ half)     { unreachable(len(dst)) }
 
 // unreachable guards the wrappers whose callers do the whole slice themselves at the level Go.
-func unreachable(n int) {
+func unreachable(n int) float32 {
 	panic(fmt.Sprintf("simd: assembly asked for %d values on a processor without", n))
 }

@@ -64,6 +64,10 @@ func (g geometry) put(c *cache, head, slot int, key, value []float32) {
 	values := g.valueBlock(c, head, block)
 	for i := 0; i < len(value); i += lanes {
 		row := values[(i*g.blockSize + off*lanes):]
-		copy(row[:lanes], value[i:min(i+lanes, len(value))])
+		if len(value)-i >= lanes {
+			*(*[lanes]float32)(row) = [lanes]float32(value[i:]) // no call, unlike copy
+		} else {
+			copy(row, value[i:])
+		}
 	}
 }

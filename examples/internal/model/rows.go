@@ -40,11 +40,11 @@ func (m *Model) doRows(lo, hi int) {
 	w, h := &m.row, m.model.HiddenSize
 	eps := float32(m.model.RMSNormEps)
 	for r := lo; r < hi; r++ {
-		x := m.x[(w.base+r)*h : (w.base+r+1)*h]
-		y := w.y[r*h : (r+1)*h]
-		simd.Add(x, y)
+		x, y := m.x[(w.base+r)*h:(w.base+r+1)*h], w.y[r*h:(r+1)*h]
 		if w.norm != nil {
-			simd.RMSNorm(y, x, w.norm, eps)
+			simd.AddRMSNorm(y, x, y, w.norm, eps)
+		} else {
+			simd.Add(x, y)
 		}
 	}
 }
@@ -68,11 +68,12 @@ func (m *Model) projectRows(lo, hi int) {
 	for ; lo < hi; lo += rowGrain {
 		end := min(lo+rowGrain, hi)
 		for r := lo; r < end; r++ {
-			x := m.x[r*h : (r+1)*h]
+			x, normed := m.x[r*h:(r+1)*h], w.h[(r-lo)*h:(r-lo+1)*h]
 			if m.pending != nil {
-				simd.Add(x, m.pending[r*h:(r+1)*h])
+				simd.AddRMSNorm(normed, x, m.pending[r*h:(r+1)*h], m.layer.inputNorm, eps)
+			} else {
+				simd.RMSNorm(normed, x, m.layer.inputNorm, eps)
 			}
-			simd.RMSNorm(w.h[(r-lo)*h:(r-lo+1)*h], x, m.layer.inputNorm, eps)
 		}
 		m.layer.qkv.Mul(w.qkv, width, w.h, h, end-lo, false)
 		m.splitRows(w.qkv, lo, end)

@@ -55,6 +55,13 @@ func fromF32(dst []float32, src []byte) {
 }
 
 func fromBF16(dst []float32, src []byte) {
+	for ; len(dst) >= 4 && len(src) >= 8; dst, src = dst[4:], src[8:] { // four at a time: embeddings are read at run time
+		v := binary.LittleEndian.Uint64(src)
+		dst[0] = math.Float32frombits(uint32(v) << 16)
+		dst[1] = math.Float32frombits(uint32(v) & 0xffff0000)
+		dst[2] = math.Float32frombits(uint32(v>>16) & 0xffff0000)
+		dst[3] = math.Float32frombits(uint32(v>>32) & 0xffff0000)
+	}
 	for i := range dst {
 		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
 	}

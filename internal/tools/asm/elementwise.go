@@ -12,8 +12,16 @@ import (
 type mapLoop struct {
 	numIn, numOut int // arrays 0..numIn-1 are read, arrays 0..numOut-1 are written
 	unroll        int
+	writeFirst    bool // array 0 is only written
 	// body turns the inputs in registers r[0..numIn-1] into outputs in r[0..numOut-1]; r has four registers.
 	body func(r []VecPhysical)
+}
+
+func (m mapLoop) firstIn() int {
+	if m.writeFirst {
+		return 1
+	}
+	return 0
 }
 
 // run covers n values: groups of unroll vectors, single vectors, and one masked vector.
@@ -23,7 +31,7 @@ func (s vecISA) run(m mapLoop) {
 		return func() {
 			for v := range n {
 				r := s.regs[v*perVec : (v+1)*perVec]
-				for p := range m.numIn {
+				for p := m.firstIn(); p < m.numIn; p++ {
 					VMOVUPS(s.at(p, v), r[p])
 				}
 				m.body(r)
@@ -40,7 +48,7 @@ func (s vecISA) run(m mapLoop) {
 	CMPQ(regI, regN)
 	JGE(LabelRef(label("end")))
 	s.tailMasks()
-	for p := range m.numIn {
+	for p := m.firstIn(); p < m.numIn; p++ {
 		s.loadTail(p, 0, s.regs[p])
 	}
 	m.body(s.regs[:perVec])
@@ -54,33 +62,33 @@ func (s vecISA) run(m mapLoop) {
 func (s vecISA) elementwise() {
 	scalar := s.regs[12]
 	s.begin("add", "func(dst *float32, a *float32, n int)", "dst", "a")
-	s.run(mapLoop{2, 1, 3, func(r []VecPhysical) { VADDPS(r[1], r[0], r[0]) }})
+	s.run(mapLoop{numIn: 2, numOut: 1, unroll: 3, body: func(r []VecPhysical) { VADDPS(r[1], r[0], r[0]) }})
 
 	s.begin("mul", "func(dst *float32, a *float32, n int)", "dst", "a")
-	s.run(mapLoop{2, 1, 3, func(r []VecPhysical) { VMULPS(r[1], r[0], r[0]) }})
+	s.run(mapLoop{numIn: 2, numOut: 1, unroll: 3, body: func(r []VecPhysical) { VMULPS(r[1], r[0], r[0]) }})
 
 	s.begin("scale", "func(dst *float32, n int, a float32)", "dst")
 	s.broadcast("a", scalar)
-	s.run(mapLoop{1, 1, 3, func(r []VecPhysical) { VMULPS(scalar, r[0], r[0]) }})
+	s.run(mapLoop{numIn: 1, numOut: 1, unroll: 3, body: func(r []VecPhysical) { VMULPS(scalar, r[0], r[0]) }})
 
 	s.begin("axpy", "func(dst *float32, x *float32, n int, a float32)", "dst", "x")
 	s.broadcast("a", scalar)
-	s.run(mapLoop{2, 1, 3, func(r []VecPhysical) {
+	s.run(mapLoop{numIn: 2, numOut: 1, unroll: 3, body: func(r []VecPhysical) {
 		VMULPS(scalar, r[1], r[1])
 		VADDPS(r[1], r[0], r[0])
 	}})
 
-	// dst = (x * a) * w; dst is loaded as input 0 for nothing but a uniform register layout.
+	// dst = (x * a) * w
 	s.begin("scaleMul", "func(dst *float32, x *float32, w *float32, n int, a float32)", "dst", "x", "w")
 	s.broadcast("a", scalar)
-	s.run(mapLoop{3, 1, 3, func(r []VecPhysical) {
+	s.run(mapLoop{numIn: 3, numOut: 1, unroll: 3, writeFirst: true, body: func(r []VecPhysical) {
 		VMULPS(scalar, r[1], r[1])
 		VMULPS(r[2], r[1], r[0])
 	}})
 
 	s.begin("rotate", "func(lo *float32, hi *float32, cos *float32, sin *float32, n int)", "lo", "hi", "cos", "sin")
 	t := s.regs[12]
-	s.run(mapLoop{4, 2, 1, func(r []VecPhysical) {
+	s.run(mapLoop{numIn: 4, numOut: 2, unroll: 1, body: func(r []VecPhysical) {
 		VMULPS(r[1], r[3], t)    // hi*sin
 		VMULPS(r[1], r[2], r[1]) // hi*cos
 		VMULPS(r[0], r[3], r[3]) // lo*sin
@@ -95,35 +103,47 @@ func (s vecISA) reductions() {
 	const partial = 32
 	numVecs := partial / s.lanes
 	acc, x, y := s.regs[:numVecs], s.regs[8], s.regs[9]
-	reduce := func(term func(v int, load func(p, v int, to VecPhysical))) {
+	reduce := func(term func(v int, load, store func(p, v int, r VecPhysical))) {
 		for _, a := range acc {
 			s.clear(a)
 		}
+		load := func(p, v int, to VecPhysical) { VMOVUPS(s.at(p, v), to) }
+		store := func(p, v int, from VecPhysical) { VMOVUPS(from, s.at(p, v)) }
 		s.whole("group", numVecs, func() {
 			for v := range numVecs {
-				term(v, func(p, v int, to VecPhysical) { VMOVUPS(s.at(p, v), to) })
+				term(v, load, store)
 			}
 		})
 		CMPQ(regI, regN)
 		JGE(LabelRef(label("fold")))
 		s.tailMasks()
 		for v := range numVecs {
-			term(v, s.loadTail)
+			term(v, s.loadTail, func(p, v int, from VecPhysical) { s.storeTail(from, p, v) })
 		}
 		Label(label("fold"))
 		s.fold(acc)
 		end()
 	}
 	s.begin("dot", "func(a *float32, b *float32, n int) float32", "a", "b")
-	reduce(func(v int, load func(p, v int, to VecPhysical)) {
+	reduce(func(v int, load, _ func(p, v int, r VecPhysical)) {
 		load(0, v, x)
 		load(1, v, y)
 		VMULPS(y, x, x)
 		VADDPS(x, acc[v], acc[v])
 	})
 	s.begin("sumSquares", "func(a *float32, n int) float32", "a")
-	reduce(func(v int, load func(p, v int, to VecPhysical)) {
+	reduce(func(v int, load, _ func(p, v int, r VecPhysical)) {
 		load(0, v, x)
+		VMULPS(x, x, x)
+		VADDPS(x, acc[v], acc[v])
+	})
+	// dst += a, and the sum of squares of the new dst
+	s.begin("addSumSquares", "func(dst *float32, a *float32, n int) float32", "dst", "a")
+	reduce(func(v int, load, store func(p, v int, r VecPhysical)) {
+		load(0, v, x)
+		load(1, v, y)
+		VADDPS(y, x, x)
+		store(0, v, x)
 		VMULPS(x, x, x)
 		VADDPS(x, acc[v], acc[v])
 	})

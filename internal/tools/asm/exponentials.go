@@ -123,13 +123,8 @@ func (s vecISA) exponentials() {
 
 	// dst = gate / (1 + exp(-gate)) * up
 	s.begin("swiGLU", "func(dst *float32, gate *float32, up *float32, n int)", "dst", "gate", "up")
-	e := s.regs[12]
-	p := s.regs[13]
-	s.run(mapLoop{3, 1, 1, func(r []VecPhysical) {
-		VXORPS(constant(signBit), r[1], e)
-		s.exp(e, r[0], r[3], p)
-		VADDPS(constant(one), e, e)
-		VDIVPS(e, r[1], r[1])
-		VMULPS(r[2], r[1], r[0])
+	s.run(mapLoop{numIn: 3, numOut: 1, unroll: 1, body: func(r []VecPhysical) {
+		s.gated(r[1], r[2], s.regs[8:12])
+		VMOVAPS(r[2], r[0])
 	}})
 }

@@ -43,8 +43,11 @@ func generateSIMD() {
 		isa.reductions()
 		isa.exponentials()
 		isa.sumRanks()
+		isa.weightedSum()
+		isa.swiGLURows()
 	}
 	emitMax()
+	emitTopK()
 	emitHalves()
 }
 
