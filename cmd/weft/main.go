@@ -1,8 +1,10 @@
 // Command weft is the command line of weft.
 //
 //	weft plan --model qwen3-235b-a22b --gpus 8 --tokens 32768
+//	weft doctor
 //
-// plan predicts collectives, bytes, memory and time of a MoE model's layouts before anything is allocated. It needs no GPU.
+// doctor prints which libraries, GPUs and links are here, and what weft can do with them. plan predicts collectives, bytes,
+// memory and time of a MoE model's layouts before anything is allocated. Neither needs a GPU.
 package main
 
 import (
@@ -15,7 +17,8 @@ import (
 
 // commands are the subcommands.
 type commands struct {
-	Plan planCommand `cmd:"" help:"Predict collectives, bytes, memory and time of a model's layouts, and advise on one."`
+	Plan   planCommand   `cmd:"" help:"Predict collectives, bytes, memory and time of a model's layouts, and advise on one."`
+	Doctor doctorCommand `cmd:"" help:"Print which libraries, GPUs and links are here, and what weft can do with them."`
 }
 
 func main() {

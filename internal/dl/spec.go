@@ -155,6 +155,9 @@ func Open(spec Spec) (*Library, error) {
 			}
 		}
 	}
+	if spec.Wheels && len(spec.wheelDirs()) == 0 {
+		tried = append(tried, Attempt{"nvidia/*/lib in the site-packages of $WEFT_WHEELS, $VIRTUAL_ENV, $CONDA_PREFIX and python3", "no such folder"})
+	}
 	return nil, &NotFoundError{spec, tried}
 }
 
