@@ -10,9 +10,9 @@ import (
 // them after; Tokens grows by Append.
 type Sequence struct {
 	ID        uint64
-	Tokens    []int32 // the prompt, then what was generated
-	MaxTokens int     // generated tokens at most; 0 only runs the prompt
-	Score     bool    // logits are wanted at every position of the prompt
+	Tokens    []int32       // the prompt, then what was generated
+	MaxTokens int           // generated tokens at most; 0 only runs the prompt
+	Score     bool          // logits are wanted at every position of the prompt
 	Prefix    kvcache.Chain // its Salt says with whom computed blocks are shared; the scheduler fills the rest
 	Owner     any           // the caller's own
 
