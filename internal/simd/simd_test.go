@@ -106,12 +106,6 @@ var ops = []op{
 	{"Dot", func(x [4][]float32) float32 { return Dot(x[0], x[1]) }},
 	{"SumSquares", func(x [4][]float32) float32 { return SumSquares(x[0]) }},
 	{"Max", func(x [4][]float32) float32 { return Max(x[0]) + 0 }},
-	{"ArgMax", func(x [4][]float32) float32 {
-		if len(x[0]) == 0 {
-			return 0
-		}
-		return float32(ArgMax(x[0]))
-	}},
 	{"MaxAbs", func(x [4][]float32) float32 { return MaxAbs(x[0]) }},
 }
 

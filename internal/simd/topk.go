@@ -29,13 +29,6 @@ func TopK(ids []int32, x []float32) {
 	}
 }
 
-// ArgMax returns the index of the largest value, the lowest one among equals; NaN ranks as -Inf. It panics if x is empty.
-func ArgMax(x []float32) int {
-	var ids [1]int32
-	TopK(ids[:], x)
-	return int(ids[0])
-}
-
 // rank is the value that TopK orders by.
 func rank(v float32) float32 {
 	if v != v {
