@@ -70,7 +70,7 @@ func config(l layout) Config {
 		MaxBatchedTokens: 16, MaxSeqs: 4, MaxModelLen: 64, BlockSize: 4, NumBlocks: 24, StepTimeout: 20 * time.Second}
 }
 
-func start(t testing.TB, cfg Config, timeout time.Duration, change ...func(rank int, m *rankModel)) *rig {
+func start(t require.TestingT, cfg Config, timeout time.Duration, change ...func(rank int, m *rankModel)) *rig {
 	n := cfg.Layout.Size()
 	w, err := local.Open(local.Config{Ranks: n, Timeout: timeout})
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func start(t testing.TB, cfg Config, timeout time.Duration, change ...func(rank 
 }
 
 // close ends the engine in good order and checks that nothing is left over.
-func (r *rig) close(t testing.TB) {
+func (r *rig) close(t require.TestingT) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	require.NoError(t, r.Close(ctx))
@@ -99,7 +99,10 @@ func (r *rig) close(t testing.TB) {
 	for i, rep := range r.Stats().Replicas {
 		require.Zero(t, rep.KVUsed, "replica %d", i)
 		require.Zero(t, rep.Running+rep.Waiting, "replica %d", i)
-		require.NoError(t, r.replicas[i].sched.Pool().Check())
+		pool := r.replicas[i].sched.Pool()
+		require.NoError(t, pool.Check())
+		require.Equal(t, pool.Total(), pool.Free()+pool.Cached())
+		require.Zero(t, r.replicas[i].tokens.Load()+r.replicas[i].requests.Load(), "replica %d: load", i)
 	}
 	calls := r.world.Local()[0].Stats()
 	for rank, c := range r.world.Local() {
@@ -137,7 +140,7 @@ func want(req *Request, cfg *Config) ([]int32, FinishReason) {
 func prompt(seed, n int) []int32 {
 	p := make([]int32, n)
 	for i := range p {
-		p[i] = int32((seed*7 + i*i + i*seed) % vocab)
+		p[i] = int32(((seed*7+i*i+i*seed)%vocab + vocab) % vocab)
 	}
 	return p
 }

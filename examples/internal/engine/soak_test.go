@@ -16,16 +16,30 @@ func TestSoak(t *testing.T) {
 	if testing.Short() {
 		n = 200
 	}
-	for _, l := range []layout{{"dp8", 1, 8}, {"dp2tp4", 4, 2}} {
-		t.Run(l.name, func(t *testing.T) {
-			cfg := config(l)
-			cfg.NumBlocks, cfg.Policy = 20, LeastTokens()
+	dp8, dp2tp4 := layout{"dp8", 1, 8}, layout{"dp2tp4", 4, 2}
+	for _, x := range []struct {
+		name string
+		layout
+		cache, wait bool
+		policy      Policy
+	}{
+		{"dp8", dp8, false, false, LeastTokens()},
+		{"dp2tp4", dp2tp4, false, false, LeastTokens()},
+		{"dp8 cache", dp8, true, false, PrefixAware(100)},
+		{"dp8 cache wait", dp8, true, true, PrefixAware(100)},
+		{"dp2tp4 cache wait", dp2tp4, true, true, RoundRobin()},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			cfg := config(x.layout)
+			cfg.NumBlocks, cfg.Policy, cfg.PrefixCaching, cfg.WaitForPrefix = 20, x.policy, x.cache, x.wait
 			r := start(t, cfg, 10*time.Second)
 			rng := rand.New(rand.NewPCG(1, 2))
 			var wg sync.WaitGroup
 			places := make(chan struct{}, 64)
 			for i := range n {
-				req := Request{IDs: prompt(i, 1+rng.IntN(40)), MaxTokens: 1 + rng.IntN(20), Echo: rng.IntN(5) == 0, Logprobs: rng.IntN(4) - 1}
+				ids := prompt(i, 1+rng.IntN(40))
+				copy(ids, prompt(-1-i/4%8, 40)[:rng.IntN(40)]) // four that begin alike, and again after 32
+				req := Request{IDs: ids, MaxTokens: 1 + rng.IntN(20), Echo: rng.IntN(5) == 0, Logprobs: rng.IntN(4) - 1}
 				abort, later := rng.IntN(3) == 0, rng.IntN(4)
 				if rng.IntN(200) == 0 {
 					wg.Wait() // an idle gap
@@ -62,6 +76,7 @@ func TestSoak(t *testing.T) {
 			total := r.Stats().Total()
 			require.EqualValues(t, n, total.Stopped+total.AtLength+total.Aborted)
 			require.Positive(t, total.Preemptions)
+			require.Equal(t, x.cache, total.PrefixHitTokens > 0)
 			r.close(t)
 		})
 	}
