@@ -130,11 +130,11 @@ func (r *rig) checkExact(t *testing.T, p Problem, small func(int) []float32) {
 			for j := range q.N {
 				var sum float32
 				for k := range q.K {
-					y := b[batch*q.StrideB+k*q.LDB+j]
+					y := k*q.LDB + j
 					if q.TransB {
-						y = b[batch*q.StrideB+j*q.LDB+k]
+						y = j*q.LDB + k
 					}
-					sum += a[batch*q.StrideA+i*q.LDA+k] * y
+					sum += a[batch*q.StrideA+i*q.LDA+k] * b[batch*q.StrideB+y]
 				}
 				at := batch*q.StrideD + i*q.LDD + j
 				want[at], poison[at] = sum, float32(math.NaN())

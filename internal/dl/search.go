@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -72,7 +73,7 @@ func (s Spec) wheelDirs() []string {
 	var dirs []string
 	for _, root := range roots {
 		found, _ := filepath.Glob(filepath.Join(root, "nvidia", "*", "lib"))
-		if found == nil && len(s.Sonames) > 0 && exists(filepath.Join(root, s.Sonames[0])) {
+		if found == nil && slices.ContainsFunc(s.Sonames, func(name string) bool { return exists(filepath.Join(root, name)) }) {
 			found = []string{root}
 		}
 		dirs = append(dirs, found...)
