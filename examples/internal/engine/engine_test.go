@@ -312,6 +312,7 @@ func TestNewRefuses(t *testing.T) {
 		"EOS id 13":                              func(c *Config) { c.EOS = []int32{13} },
 		"0 blocks of 4":                          func(c *Config) { c.NumBlocks = 0 },
 		"max seqs 0":                             func(c *Config) { c.MaxSeqs = 0 },
+		"WaitForPrefix needs PrefixCaching":      func(c *Config) { c.WaitForPrefix = true },
 	} {
 		cfg := config(layouts[1])
 		change(&cfg)
