@@ -75,7 +75,7 @@ func (c *conn) launch(st *cuda.Stream, op *comm.Op, call uint32, parts []comm.Pa
 	a := &c.args
 	e := &a.Entry
 	a.Kind, a.Reduce, a.Peer = uint32(op.Kind), uint32(op.Reduce), uint32(op.Peer)
-	a.Own, a.All, a.NumOwn, a.Ragged = 0, 0, 0, 0
+	a.Own, a.All, a.NumOwn, a.Ragged, a.Shared = 0, 0, 0, 0, c.g.shared
 	e.Signature = op.Signature() ^ first<<56
 	e.Call, e.NumParts = call, uint32(len(parts))
 	e.HostCounts = 0

@@ -18,6 +18,7 @@ type group struct {
 	id      uint64
 	members []*rank
 	conns   []*conn
+	shared  uint16        // 1: all members are on one GPU
 	expired atomic.Uint64 // members that a host's wait did not see in time
 
 	mu   sync.Mutex
@@ -25,7 +26,13 @@ type group struct {
 }
 
 func newGroup(w *world, members []*rank) *group {
-	return &group{w: w, id: w.numGroups.Add(1), members: members, conns: make([]*conn, len(members))}
+	g := &group{w: w, id: w.numGroups.Add(1), members: members, conns: make([]*conn, len(members)), shared: 1}
+	for _, r := range members {
+		if r.gpu != members[0].gpu {
+			g.shared = 0
+		}
+	}
+	return g
 }
 
 // conn is one rank's end of a group.

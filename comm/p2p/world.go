@@ -185,7 +185,7 @@ func (w *world) close(ctx context.Context) error {
 	}
 	var errs []error
 	for _, r := range w.ranks {
-		for _, s := range append([]*cuda.Stream{r.own, r.aux}, r.streams()...) {
+		for _, s := range []*cuda.Stream{r.own, r.aux} {
 			if err := drain(s); err != nil {
 				errs = append(errs, err)
 			}
@@ -201,16 +201,6 @@ func drain(s *cuda.Stream) error {
 		return nil
 	}
 	return s.Wait(context.Background())
-}
-
-func (r *rank) streams() []*cuda.Stream {
-	var list []*cuda.Stream
-	for _, s := range r.adopted {
-		if s == r.last { // others may be gone; weft keeps the caller's handle no longer than it must
-			list = append(list, s)
-		}
-	}
-	return list
 }
 
 // free gives everything back.

@@ -51,7 +51,8 @@ type Args struct {
 	Ctl                            uint64
 	Kind, Reduce, Peer, EntryWords uint32
 	Own, All                       uint64 // counts on the device, or 0
-	NumOwn, Ragged                 uint32
+	NumOwn                         uint32
+	Ragged, Shared                 uint16 // Shared: all ranks of the group are on one GPU
 	Entry                          Entry
 }
 

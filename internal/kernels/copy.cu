@@ -1,7 +1,13 @@
-// Collectives that only move bytes: all_gather(v), alltoallv, broadcast, send, recv, and copies of one rank's memory. A rank
-// pulls what it gets, from its peers' memory into its own; each segment is spread over all its blocks, so skewed counts cost no
-// more per byte than equal ones. Bytes: read once, written once. Launch: any number of blocks of THREADS threads; weft_send
-// and weft_barrier one block.
+// Collectives that only move bytes: all_gather(v), alltoallv, broadcast, send, recv, and copies of one rank's memory.
+//
+// all_gather and broadcast cut the result into equal slices, one for each rank: it reads its slice once, wherever it lies, and
+// writes it to all ranks. With equal counts that is its own source; with skewed counts the other ranks help, so that skew
+// costs nothing per byte. Bytes of a result of S bytes: S read, P S written over all ranks.
+//
+// alltoallv is pulled by the receiver. Where all ranks share a GPU and one receives much more than the others, the
+// matrix is cut into equal slices too. Bytes: read once, written once.
+//
+// Launch: any number of blocks of THREADS threads; weft_send and weft_barrier one block.
 
 template <class V> __device__ __forceinline__ V load_stream(const V *p) { return *(const volatile V *)p; }
 template <> __device__ __forceinline__ uint4 load_stream(const uint4 *p) {
@@ -190,20 +196,114 @@ __device__ bool gather_plan(const Args &a, Shared &sh) {
     return true;
 }
 
-__device__ void gather(const Args &a, Shared &sh) {
+// Move is where a slice goes: from one rank's memory to several.
+struct Move {
+    u8 *dst[MAX_RANKS];
+    i64 dstStride[MAX_RANKS];
+    u32 numDst, unit, dense, align;
+    u64 bytes; // of a row
+};
+
+// copy_range copies units [lo, hi) of V, counted row by row, to all destinations; per are the units of a row. Memory that
+// would be copied onto itself is left alone.
+template <class V> __device__ void copy_range(const Move &m, const u8 *src, i64 srcStride, u64 per, u64 lo, u64 hi) {
+    const int UNROLL = 4;
+    Team team = everyone();
+    u64 step = team.size;
+    for (u64 u = lo + team.id; u < hi; u += UNROLL * step) {
+        V v[UNROLL];
+        i64 row[UNROLL], at[UNROLL];
+#pragma unroll
+        for (int k = 0; k < UNROLL; k++) {
+            u64 x = u + k * step;
+            row[k] = m.dense ? 0 : x / per;
+            at[k] = (x - row[k] * per) * sizeof(V);
+            if (x < hi)
+                v[k] = load_stream((const V *)(src + row[k] * srcStride + at[k]));
+        }
+        for (u32 d = 0; d < m.numDst; d++) {
+            u8 *to = m.dst[d];
+            i64 stride = m.dstStride[d];
+            if (to == src && (m.dense || stride == srcStride))
+                continue;
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++)
+                if (u + k * step < hi)
+                    *(V *)(to + row[k] * stride + at[k]) = v[k];
+        }
+    }
+}
+
+__device__ void move_range(const Move &m, const u8 *src, i64 srcStride, u64 lo, u64 hi) {
+    u64 per = m.bytes / m.unit;
+    switch (m.unit) {
+    case 16: copy_range<uint4>(m, src, srcStride, per, lo, hi); break;
+    case 8: copy_range<uint2>(m, src, srcStride, per, lo, hi); break;
+    case 4: copy_range<u32>(m, src, srcStride, per, lo, hi); break;
+    case 2: copy_range<u16>(m, src, srcStride, per, lo, hi); break;
+    default: copy_range<u8>(m, src, srcStride, per, lo, hi);
+    }
+}
+
+// prepare makes everyone's destinations of a part m's, and chooses the unit and whether rows have gaps: alike on all ranks,
+// because they share the slices.
+__device__ void prepare(const Args &a, Shared &sh, Move &m, u32 part) {
+    Ctl *c = a.ctl;
+    const Entry *entries = c->entries[sh.epoch & 1];
+    u32 t = threadIdx.x, size = c->size;
+    u64 bytes = row_bytes(a.entry.parts[part]);
+    __syncthreads();
+    if (t == 0) {
+        m.numDst = size;
+        m.bytes = bytes;
+        m.align = (u32)bytes;
+        m.dense = 1;
+    }
+    __syncthreads();
+    if (t < size) {
+        const Part &p = entries[t].parts[part];
+        m.dst[(t + size - c->rank) % size] = (u8 *)p.dst; // each rank begins with itself
+        m.dstStride[(t + size - c->rank) % size] = p.dstStride;
+        atomicOr(&m.align, (u32)(p.dst | p.src | p.dstStride | p.srcStride));
+        if (p.dstStride != (i64)bytes || p.srcStride != (i64)bytes)
+            atomicAnd(&m.dense, 0);
+    }
+    __syncthreads();
+    if (t == 0)
+        m.unit = m.align & 1 ? 1 : m.align & 2 ? 2 : m.align & 4 ? 4 : m.align & 8 ? 8 : 16;
+    __syncthreads();
+}
+
+__device__ __forceinline__ void slice(u64 n, u32 rank, u32 size, u64 &lo, u64 &hi) {
+    lo = n * rank / size;
+    hi = n * (rank + 1) / size;
+}
+
+__device__ void gather(const Args &a, Shared &sh, Move &m) {
     Ctl *c = a.ctl;
     const Entry *entries = c->entries[sh.epoch & 1];
     u32 size = c->size;
     for (u32 p = 0; p < a.entry.numParts; p++) {
-        const Part &own = a.entry.parts[p];
-        u64 bytes = row_bytes(own);
-        bool all = (u64)sh.rows[size] * bytes > (u64)SMALL * size;
-        for (u32 k = 0; k < size; k++) {
-            u32 i = c->rank + k < size ? c->rank + k : c->rank + k - size;
-            const Part &from = entries[i].parts[p];
-            copy_rows((u8 *)own.dst + sh.rows[i] * own.dstStride, own.dstStride, (const u8 *)from.src, from.srcStride,
-                      sh.rows[i + 1] - sh.rows[i], bytes, all ? everyone() : team_of(k, size));
+        prepare(a, sh, m, p);
+        u64 per = m.bytes / m.unit, lo, hi;
+        slice(sh.rows[size] * per, c->rank, size, lo, hi);
+        for (u32 i = 0; i < size; i++) {
+            u64 from = max(lo, sh.rows[i] * per), to = min(hi, sh.rows[i + 1] * per);
+            const Part &part = entries[i].parts[p];
+            if (from < to) // rows are counted from the result's first
+                move_range(m, (const u8 *)part.src - sh.rows[i] * part.srcStride, part.srcStride, from, to);
         }
+    }
+}
+
+__device__ void broadcast(const Args &a, Shared &sh, Move &m) {
+    Ctl *c = a.ctl;
+    const Entry &root = c->entries[sh.epoch & 1][a.peer];
+    for (u32 p = 0; p < a.entry.numParts; p++) {
+        prepare(a, sh, m, p);
+        u64 lo, hi;
+        slice(root.parts[p].srcRows * (m.bytes / m.unit), c->rank, c->size, lo, hi);
+        move_range(m, (const u8 *)root.parts[p].src, root.parts[p].srcStride, lo, hi);
     }
 }
 
@@ -268,6 +368,59 @@ __device__ bool matrix_plan(const Args &a, Shared &sh) {
     return true;
 }
 
+// skewed says whether a rank receives so much more than the average that the others should help. Alike on all ranks.
+__device__ bool skewed(const Args &a, const Shared &sh) {
+    const Ctl *c = a.ctl;
+    const Entry *entries = c->entries[sh.epoch & 1];
+    u64 most = 0, sum = 0;
+    for (u32 j = 0; a.shared && j < c->size; j++) {
+        u64 rows = 0;
+        for (u32 i = 0; i < c->size; i++)
+            rows += entries[i].send[j];
+        most = max(most, rows);
+        sum += rows;
+    }
+    return most * c->size * 8 > sum * 9;
+}
+
+// exchange_slices moves this rank's equal share of the whole matrix, receivers first, whoever's rows they are.
+__device__ void exchange_slices(const Args &a, Shared &sh, Move &m) {
+    Ctl *c = a.ctl;
+    const Entry *entries = c->entries[sh.epoch & 1];
+    u32 size = c->size;
+    for (u32 p = 0; p < a.entry.numParts; p++) {
+        prepare(a, sh, m, p);
+        u64 per = m.bytes / m.unit, lo, hi, rows = 0;
+        for (u32 k = 0; k < size * size; k++)
+            rows += entries[k / size].send[k % size];
+        slice(rows * per, c->rank, size, lo, hi);
+        u64 at = 0; // units before the segment
+        for (u32 j = 0; j < size; j++) {
+            i64 dstRow = 0;
+            for (u32 i = 0; i < size; i++) {
+                u64 units = entries[i].send[j] * per;
+                u64 from = max(lo, at), to = min(hi, at + units);
+                if (from < to) {
+                    i64 srcRow = 0;
+                    for (u32 k = 0; k < j; k++)
+                        srcRow += entries[i].send[k];
+                    const Part &src = entries[i].parts[p], &dst = entries[j].parts[p];
+                    __syncthreads();
+                    if (threadIdx.x == 0) {
+                        m.numDst = 1;
+                        m.dst[0] = (u8 *)dst.dst + dstRow * dst.dstStride;
+                        m.dstStride[0] = dst.dstStride;
+                    }
+                    __syncthreads();
+                    move_range(m, (const u8 *)src.src + srcRow * src.srcStride, src.srcStride, from - at, to - at);
+                }
+                at += units;
+                dstRow += entries[i].send[j];
+            }
+        }
+    }
+}
+
 __device__ void exchange(const Args &a, Shared &sh) {
     Ctl *c = a.ctl;
     const Entry *entries = c->entries[sh.epoch & 1];
@@ -292,23 +445,22 @@ __device__ void exchange(const Args &a, Shared &sh) {
 // weft_copy: all_gather, all_gatherv, alltoallv, broadcast.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_copy(const __grid_constant__ Args a) {
     __shared__ Shared sh;
+    __shared__ Move m;
     int state = begin(a, sh);
     if (state == LEAVE)
         return;
     if (state == GO) {
-        Ctl *c = a.ctl;
         if (a.kind == BROADCAST) {
-            const Entry &root = c->entries[sh.epoch & 1][a.peer];
-            for (u32 p = 0; p < a.entry.numParts && c->rank != a.peer; p++) {
-                const Part &own = a.entry.parts[p], &from = root.parts[p];
-                copy_rows((u8 *)own.dst, own.dstStride, (const u8 *)from.src, from.srcStride, own.dstRows, row_bytes(own),
-                          everyone());
-            }
+            broadcast(a, sh, m);
         } else if (a.kind == ALL_TO_ALLV) {
-            if (matrix_plan(a, sh))
-                exchange(a, sh);
+            if (matrix_plan(a, sh)) {
+                if (skewed(a, sh))
+                    exchange_slices(a, sh, m);
+                else
+                    exchange(a, sh);
+            }
         } else if (gather_plan(a, sh)) {
-            gather(a, sh);
+            gather(a, sh, m);
         }
     }
     finish(a, sh, false);

@@ -88,7 +88,8 @@ struct Args {
     Ctl *ctl;
     u32 kind, reduce, peer, entryWords; // entryWords: 16-byte words of the entry before its counts
     u64 own, all;                       // counts on the device
-    u32 numOwn, ragged;
+    u32 numOwn;
+    u16 ragged, shared; // shared: all ranks of the group are on one GPU
     Entry entry;
 };
 

@@ -1,7 +1,8 @@
-// Collectives that reduce: all_reduce, reduce_scatter(v), reduce. Every rank owns a share of the elements, reads it from all
-// ranks in rank order, rounds once and writes it where it is wanted: to all ranks (all_reduce), to itself, or to the root. An
-// element is read and written by one thread of one rank, so results may be made in place.
-// Bytes of an all_reduce of S bytes on P ranks: P S read, P S written over all ranks.
+// Collectives that reduce: all_reduce, reduce_scatter(v), reduce. Every rank owns an equal slice of the elements, reads it from
+// all ranks in rank order, rounds once and writes it where it is wanted: to all ranks (all_reduce), to the rank whose rows
+// they are, or to the root. An element is read and written by one thread of one rank, so results may be made in place, and
+// skewed counts cost no more per byte than equal ones.
+// Bytes on P ranks, S each: all_reduce P S read and P S written, reduce_scatter P S read and S written, over all ranks.
 
 // Share is what a rank reduces of a part: sources of all ranks and destinations, each with its own row stride.
 struct Share {
@@ -10,11 +11,12 @@ struct Share {
     u8 *dst[MAX_RANKS];
     i64 dstStride[MAX_RANKS];
     u32 numSrc, numDst, vector, pad;
-    u64 rows, bytes; // of a row
+    u64 rows, bytes;    // of a row
+    u64 rowBytes;       // before rows without gaps became one row
 };
 
-// vector_sum reduces 16-byte units [lo, hi), counted row by row.
-template <class N> __device__ void vector_sum(const Share &s, u64 lo, u64 hi) {
+// vector_sum reduces 16-byte units [lo, hi), counted row by row, into destinations [first, end).
+template <class N> __device__ __noinline__ void vector_sum(const Share &s, u64 lo, u64 hi, u32 first, u32 end) {
     typedef typename N::Raw Raw;
     typedef typename N::Acc Acc;
     const int W = 16 / sizeof(Raw);
@@ -49,13 +51,13 @@ template <class N> __device__ void vector_sum(const Share &s, u64 lo, u64 hi) {
 #pragma unroll
         for (int w = 0; w < W; w++)
             out.x[w] = N::down(acc[w]);
-        for (u32 i = 0; i < s.numDst; i++)
+        for (u32 i = first; i < end; i++)
             *(uint4 *)(s.dst[i] + row * s.dstStride[i] + at) = out.q;
     }
 }
 
 // single reduces elements [lo, hi) one at a time: any alignment, any reduction.
-template <class N> __device__ __noinline__ void single(const Share &s, u64 lo, u64 hi, u32 op) {
+template <class N> __device__ __noinline__ void single(const Share &s, u64 lo, u64 hi, u32 first, u32 end, u32 op) {
     typedef typename N::Raw Raw;
     typedef typename N::Acc Acc;
     u64 per = s.bytes / sizeof(Raw);
@@ -71,30 +73,40 @@ template <class N> __device__ __noinline__ void single(const Share &s, u64 lo, u
         if (op == AVG)
             acc = over(acc, s.numSrc);
         Raw out = N::down(acc);
-        for (u32 i = 0; i < s.numDst; i++)
+        for (u32 i = first; i < end; i++)
             *(Raw *)(s.dst[i] + row * s.dstStride[i] + at) = out;
     }
 }
 
-// slice is the part of n things that rank does, of size ranks.
-__device__ __forceinline__ void slice(u64 n, u32 rank, u32 size, u64 &lo, u64 &hi) {
-    lo = n * rank / size;
-    hi = n * (rank + 1) / size;
-}
-
 // reduce_share reduces one rank's slice: as 16-byte units as far as all buffers allow, what is left over element by element.
-template <class N> __device__ void reduce_share(const Share &s, u32 op, u32 rank, u32 size) {
-    u64 lo, hi, elements = s.rows * s.bytes / sizeof(typename N::Raw);
-    if (s.vector && op == SUM) {
-        u64 units = s.rows * (s.bytes / 16), done = units * (16 / sizeof(typename N::Raw));
-        slice(units, rank, size, lo, hi);
-        vector_sum<N>(s, lo, hi);
-        if (done < elements && rank == size - 1) // only when all is one row
-            single<N>(s, done, elements, op);
-        return;
+// With scatter, destination j takes rows [rows[j], rows[j + 1]), counted from the source's first.
+template <class N> __device__ void reduce_share(const Share &s, u32 op, const Ctl *c, const int *rows, bool scatter) {
+    const u64 size = sizeof(typename N::Raw);
+    u64 elements = s.rows * s.bytes / size, lo, hi;
+    bool vector = s.vector && op == SUM;
+    u64 unit = vector ? 16 : size, units = s.rows * (s.bytes / unit), done = units * unit / size;
+    u32 last = 0; // the destination of the last element
+    slice(units, c->rank, c->size, lo, hi);
+    for (u32 j = 0; j < (scatter ? c->size : 1); j++) {
+        u64 from = lo, to = hi;
+        u32 first = 0, end = s.numDst;
+        if (scatter) {
+            from = max(lo, rows[j] * s.rowBytes / unit);
+            to = min(hi, rows[j + 1] * s.rowBytes / unit);
+            first = j;
+            end = j + 1;
+            if (rows[j] < rows[j + 1])
+                last = j;
+        }
+        if (from >= to)
+            continue;
+        if (vector)
+            vector_sum<N>(s, from, to, first, end);
+        else
+            single<N>(s, from, to, first, end, op);
     }
-    slice(elements, rank, size, lo, hi);
-    single<N>(s, lo, hi, op);
+    if (done < elements && c->rank == c->size - 1) // only when all is one row
+        single<N>(s, done, elements, scatter ? last : 0, scatter ? last + 1 : s.numDst, op);
 }
 
 // settle decides, alike on all ranks that share it, whether 16-byte units can be used, and makes rows without gaps one row.
@@ -119,25 +131,26 @@ __device__ void settle(Share &s) {
 }
 
 // reduce_part reduces one part. COMMON: sums of f32, bf16 and f16 alone, which then have the registers to themselves.
-template <bool COMMON> __device__ void reduce_part(const Share &s, u32 dtype, u32 op, u32 rank, u32 size) {
+template <bool COMMON>
+__device__ void reduce_part(const Share &s, u32 dtype, u32 op, const Ctl *c, const int *rows, bool scatter) {
     switch (dtype) {
-    case F32: reduce_share<NumF32>(s, op, rank, size); return;
-    case BF16: reduce_share<NumBF16>(s, op, rank, size); return;
-    case F16: reduce_share<NumF16>(s, op, rank, size); return;
+    case F32: reduce_share<NumF32>(s, op, c, rows, scatter); return;
+    case BF16: reduce_share<NumBF16>(s, op, c, rows, scatter); return;
+    case F16: reduce_share<NumF16>(s, op, c, rows, scatter); return;
     }
     if (COMMON)
         return;
     switch (dtype) {
-    case E4M3: reduce_share<NumE4M3>(s, op, rank, size); break;
-    case E5M2: reduce_share<NumE5M2>(s, op, rank, size); break;
-    case I8: reduce_share<Int<signed char, int>>(s, op, rank, size); break;
-    case U8: reduce_share<Int<u8, int>>(s, op, rank, size); break;
-    case I32: reduce_share<Int<int, int>>(s, op, rank, size); break;
-    case I64: reduce_share<Int<i64, i64>>(s, op, rank, size); break;
+    case E4M3: reduce_share<NumE4M3>(s, op, c, rows, scatter); break;
+    case E5M2: reduce_share<NumE5M2>(s, op, c, rows, scatter); break;
+    case I8: reduce_share<Int<signed char, int>>(s, op, c, rows, scatter); break;
+    case U8: reduce_share<Int<u8, int>>(s, op, c, rows, scatter); break;
+    case I32: reduce_share<Int<int, int>>(s, op, c, rows, scatter); break;
+    case I64: reduce_share<Int<i64, i64>>(s, op, c, rows, scatter); break;
     }
 }
 
-// share fills s for one part. Scattering forms take this rank's rows of all sources.
+// share fills s for one part.
 __device__ void share(const Args &a, Shared &sh, Share &s, u32 part) {
     Ctl *c = a.ctl;
     const Entry *entries = c->entries[sh.epoch & 1];
@@ -146,13 +159,16 @@ __device__ void share(const Args &a, Shared &sh, Share &s, u32 part) {
     __syncthreads();
     if (t < size) {
         const Part &p = entries[t].parts[part];
-        s.src[t] = (const u8 *)p.src + (scatter ? sh.rows[c->rank] * p.srcStride : 0);
+        s.src[t] = (const u8 *)p.src;
         s.srcStride[t] = p.srcStride;
         if (a.kind == ALL_REDUCE) {
             // Each rank begins with another peer, so that they do not all write to one at a time.
             u32 to = (t + size - c->rank) % size;
             s.dst[to] = (u8 *)p.dst;
             s.dstStride[to] = p.dstStride;
+        } else if (scatter) { // as if it held the rows before its own
+            s.dst[t] = (u8 *)p.dst - sh.rows[t] * p.dstStride;
+            s.dstStride[t] = p.dstStride;
         }
     }
     __syncthreads();
@@ -160,14 +176,12 @@ __device__ void share(const Args &a, Shared &sh, Share &s, u32 part) {
         const Part &own = a.entry.parts[part];
         s.numSrc = size;
         s.bytes = row_bytes(own);
-        s.rows = scatter ? sh.rows[c->rank + 1] - sh.rows[c->rank] : own.srcRows;
-        s.numDst = a.kind == ALL_REDUCE ? size : 1;
+        s.rowBytes = s.bytes;
+        s.rows = scatter ? sh.rows[size] : own.srcRows;
+        s.numDst = a.kind == REDUCE ? 1 : size;
         if (a.kind == REDUCE) {
             s.dst[0] = (u8 *)entries[a.peer].parts[part].dst;
             s.dstStride[0] = entries[a.peer].parts[part].dstStride;
-        } else if (scatter) {
-            s.dst[0] = (u8 *)own.dst;
-            s.dstStride[0] = own.dstStride;
         }
         settle(s);
     }
@@ -183,10 +197,7 @@ template <bool COMMON> __device__ void reduce(const Args &a, Shared &sh, Share &
         for (u32 p = 0; p < a.entry.numParts; p++) {
             share(a, sh, s, p);
             u32 dtype = a.entry.parts[p].dtype;
-            if (scatter)
-                reduce_part<COMMON>(s, dtype, a.reduce, 0, 1);
-            else
-                reduce_part<COMMON>(s, dtype, a.reduce, a.ctl->rank, a.ctl->size);
+            reduce_part<COMMON>(s, dtype, a.reduce, a.ctl, sh.rows, scatter);
         }
     }
     finish(a, sh, false);
