@@ -219,6 +219,34 @@ func TestFrontDoorKeepsPostingsTogether(t *testing.T) {
 	require.Greater(t, computed["in turn"], computed["prefix"])
 }
 
+// What is expected in the cache is not to be done, unless every token runs for its logits.
+func TestLoadCountsWhatIsToDo(t *testing.T) {
+	cfg := config(layouts[0])
+	cfg.PrefixCaching = true
+	hold := make(chan struct{})
+	r := start(t, cfg, 10*time.Second, func(_ int, m *rankModel) {
+		m.before = func(*batch.Batch) error { <-hold; return nil }
+	})
+	var hs []*Handle
+	for _, x := range []struct {
+		echo bool
+		max  int
+		cost int64
+	}{{false, 5, 45}, {false, 5, 5 + 40 - 36}, {true, 5, 45}, {false, math.MaxInt, 64 - 36}} {
+		before := r.replicas[0].tokens.Load()
+		h, err := r.Submit(t.Context(), Request{IDs: prompt(1, 40), MaxTokens: x.max, Echo: x.echo, IgnoreEOS: true})
+		require.NoError(t, err)
+		require.Equal(t, x.cost, r.replicas[0].tokens.Load()-before)
+		hs = append(hs, h)
+	}
+	close(hold)
+	for _, h := range hs {
+		_, err := h.Wait(t.Context())
+		require.NoError(t, err)
+	}
+	r.close(t)
+}
+
 // Everybody sends the same beginning: no replica gets more than the bound ahead of another.
 func TestFrontDoorBoundsImbalance(t *testing.T) {
 	cfg := config(layout{"dp4", 1, 4})

@@ -113,8 +113,10 @@ func TestCatchesUp(t *testing.T) {
 	q := begin(t, r, 2, ids(2, 20, 24), 1, false)
 	r.step()
 	require.Equal(t, 6, q.computed, "what the budget left")
-	used := r.s.pool.Used()
+	used, blocks := r.s.pool.Used(), r.b.Seqs[1].Blocks
+	before := slices.Clone(blocks)
 	r.step()
+	require.Equal(t, before, blocks, "a peer may still run the step before")
 	require.Equal(t, map[uint64]int{2: 20}, starts(r))
 	require.Equal(t, 14, q.NumCached())
 	require.Less(t, r.s.pool.Used(), used)
@@ -160,6 +162,49 @@ func TestPreemptedScoreReusesWhatWasScored(t *testing.T) {
 	require.LessOrEqual(t, starts(r)[2], scored)
 	r.drain(t) // checks that every row came once
 	require.Zero(t, q.NumCached(), "it computed all of them itself")
+}
+
+// A prompt that is computed again after a preemption is found again, whatever was evicted in between.
+func TestPreemptedPromptIsStoredAgain(t *testing.T) {
+	r := cachedRig(t, roomy, 8, 4)
+	q := begin(t, r, 1, ids(1, 0, 9), 8, false)
+	r.step()
+	r.s.preempt(q)
+	all, err := r.s.pool.Alloc(nil, 8)
+	require.NoError(t, err)
+	require.NoError(t, r.s.pool.Release(all...))
+	require.Equal(t, 8, r.s.pool.Free(), "all evicted")
+	r.step()
+	begin(t, r, 2, ids(1, 0, 9), 1, false)
+	r.step()
+	require.Equal(t, 8, starts(r)[2])
+	r.drain(t)
+}
+
+// Cached blocks that a new sequence will use are not counted as room for its others.
+func TestHitsAreNotRoom(t *testing.T) {
+	r := cachedRig(t, roomy, 8, 4)
+	begin(t, r, 1, ids(1, 0, 17), 1, false)
+	r.drain(t)
+	require.Equal(t, 4, r.s.pool.Cached())
+	begin(t, r, 2, ids(2, 0, 8), 3, false) // 2 blocks, then 3, for three steps
+	r.step()
+	begin(t, r, 3, ids(1, 16, 28), 1, false) // 4 that are there and 3 more
+	r.step()
+	r.check()
+	require.Equal(t, 1, r.s.Waiting())
+	r.drain(t)
+	require.Len(t, r.ended, 3)
+}
+
+// Nobody waits for a scored prompt that takes its time because rows of logits are short.
+func TestNobodyWaitsForRows(t *testing.T) {
+	r := cachedRig(t, Config{MaxBatchedTokens: 200, MaxSeqs: 8, MaxModelLen: 64, MaxLogits: 9, WaitForPrefix: true}, 100, 4)
+	begin(t, r, 1, ids(1, 12, 12), 0, true)
+	begin(t, r, 2, ids(1, 12, 16), 1, false)
+	r.step()
+	require.Equal(t, map[uint64]int{1: 0, 2: 0}, starts(r))
+	r.drain(t)
 }
 
 // Four candidates of one posting arrive together. Without waiting all are computed in the step; with waiting, one is, and the others
