@@ -82,7 +82,7 @@ func TestOverlap(t *testing.T) {
 				shared = shared || owner[b.Addr()+uintptr(4*(i*7+j))]
 			}
 		}
-		require.Equal(t, shared, overlap(a, b), "%v %v", a, b)
-		require.Equal(t, shared, overlap(b, a), "%v %v", b, a)
+		require.Equal(t, shared, overlap(&a, &b), "%v %v", a, b)
+		require.Equal(t, shared, overlap(&b, &a), "%v %v", b, a)
 	})
 }

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
+
+	"github.com/weftgo/weft/internal/clock"
 )
 
 // Comm is one rank's handle in a group of ranks. One goroutine uses it at a time; Abort and Stats may come from any.
@@ -13,6 +14,7 @@ import (
 // them alone until the call returns (on a GPU: until the stream has passed it).
 type Comm struct {
 	conn       Conn
+	device     Device // conn's
 	rank, size int
 	worldRank  int // rank in the world, which errors name; differs from rank in groups made by Split
 	seq        uint64
@@ -25,7 +27,7 @@ type Comm struct {
 
 // New makes the handle of one rank over a driver's Conn. Drivers call it; users call a driver's Open or weft.Open.
 func New(conn Conn, rank, size int) *Comm {
-	return &Comm{conn: conn, rank: rank, size: size, worldRank: rank}
+	return &Comm{conn: conn, device: conn.Device(), rank: rank, size: size, worldRank: rank}
 }
 
 // Rank returns this rank, in [0, Size).
@@ -38,7 +40,7 @@ func (c *Comm) WorldRank() int { return c.worldRank }
 func (c *Comm) Size() int { return c.size }
 
 // Device returns where this rank's buffers live.
-func (c *Comm) Device() Device { return c.conn.Device() }
+func (c *Comm) Device() Device { return c.device }
 
 // Conn returns the driver's end, for its optional powers.
 func (c *Comm) Conn() Conn { return c.conn }
@@ -51,77 +53,88 @@ func (c *Comm) SetTracer(t Tracer) { c.tracer = t }
 
 // AllReduce reduces src [r, c] of all ranks into dst [r, c] on every rank. In place: dst is src.
 func (c *Comm) AllReduce(s Stream, dst, src Buffer, r ReduceOp) error {
-	return c.one(s, AllReduce, dst, src, r, 0)
+	return c.one(s, AllReduce, &dst, &src, r, 0)
 }
 
 // AllGather puts src [r, c] of rank i at rows [i*r, (i+1)*r) of dst [size*r, c] on every rank. In place: src is this
 // rank's part of dst.
 func (c *Comm) AllGather(s Stream, dst, src Buffer) error {
-	return c.one(s, AllGather, dst, src, 0, 0)
+	return c.one(s, AllGather, &dst, &src, 0, 0)
 }
 
 // AllGatherV puts Src [>= n[rank], c] of every rank, in rank order and without gaps, into Dst [>= sum(n), c] on every rank,
 // for each part. All parts share the counts and may differ in columns and type. In place: Src is this rank's part of Dst.
 // With counts on the device the host cannot know that place: there Dst and Src must not overlap.
 func (c *Comm) AllGatherV(s Stream, n Counts, parts ...Part) error {
-	return c.ragged(s, AllGatherV, n, Counts{}, 0, parts)
+	return c.ragged(s, AllGatherV, &n, &Counts{}, 0, parts)
 }
 
 // ReduceScatter reduces src [size*r, c] of all ranks and gives rank i rows [i*r, (i+1)*r) as dst [r, c]. In place: dst is
 // this rank's part of src.
 func (c *Comm) ReduceScatter(s Stream, dst, src Buffer, r ReduceOp) error {
-	return c.one(s, ReduceScatter, dst, src, r, 0)
+	return c.one(s, ReduceScatter, &dst, &src, r, 0)
 }
 
 // ReduceScatterV reduces Src [>= sum(n), c] of all ranks and gives rank i its n[i] rows as Dst [>= n[rank], c], for each
 // part. In place as for AllGatherV: Dst is this rank's part of Src.
 func (c *Comm) ReduceScatterV(s Stream, n Counts, r ReduceOp, parts ...Part) error {
-	return c.ragged(s, ReduceScatterV, n, Counts{}, r, parts)
+	return c.ragged(s, ReduceScatterV, &n, &Counts{}, r, parts)
 }
 
 // AllToAllV sends send[j] rows of Src [>= sum(send), c], ordered by destination, to rank j, and receives recv[i] rows from
 // rank i into Dst [>= sum(recv), c], ordered by source. Dst and Src must not overlap.
 func (c *Comm) AllToAllV(s Stream, send, recv Counts, parts ...Part) error {
-	return c.ragged(s, AllToAllV, send, recv, 0, parts)
+	return c.ragged(s, AllToAllV, &send, &recv, 0, parts)
 }
 
 // Broadcast copies buf [r, c] of root into buf of every rank.
 func (c *Comm) Broadcast(s Stream, buf Buffer, root int) error {
-	return c.one(s, Broadcast, buf, buf, 0, root)
+	return c.one(s, Broadcast, &buf, &buf, 0, root)
 }
 
 // Reduce reduces src [r, c] of all ranks into dst [r, c] on root; dst is not used elsewhere and may be the zero Buffer.
 func (c *Comm) Reduce(s Stream, dst, src Buffer, r ReduceOp, root int) error {
-	return c.one(s, Reduce, dst, src, r, root)
+	return c.one(s, Reduce, &dst, &src, r, root)
 }
 
 // Send sends src [r, c] to rank to, which must call Recv with the same shape and type. On the CPU it returns when the data
 // has been received, so two ranks that both send first wait for each other until their timeout.
 func (c *Comm) Send(s Stream, src Buffer, to int) error {
-	return c.one(s, Send, Buffer{}, src, 0, to)
+	return c.one(s, Send, &Buffer{}, &src, 0, to)
 }
 
 // Recv receives dst [r, c] from rank from.
 func (c *Comm) Recv(s Stream, dst Buffer, from int) error {
-	return c.one(s, Recv, dst, Buffer{}, 0, from)
+	return c.one(s, Recv, &dst, &Buffer{}, 0, from)
 }
 
 // Barrier returns when all ranks have called it.
 func (c *Comm) Barrier(s Stream) error {
-	c.op = Op{Kind: Barrier}
-	return c.Do(s, &c.op)
+	c.parts = c.parts[:0]
+	op := c.next(Barrier, 0, 0)
+	op.Send, op.Recv = Counts{}, Counts{}
+	return c.Do(s, op)
 }
 
-func (c *Comm) one(s Stream, k OpKind, dst, src Buffer, r ReduceOp, peer int) error {
-	c.parts = append(c.parts[:0], Part{Dst: dst, Src: src})
-	c.op = Op{Kind: k, Reduce: r, Peer: peer, Parts: c.parts}
-	return c.Do(s, &c.op)
+func (c *Comm) one(s Stream, k OpKind, dst, src *Buffer, r ReduceOp, peer int) error {
+	c.parts = append(c.parts[:0], Part{Dst: *dst, Src: *src})
+	op := c.next(k, r, peer)
+	op.Send, op.Recv = Counts{}, Counts{}
+	return c.Do(s, op)
 }
 
-func (c *Comm) ragged(s Stream, k OpKind, send, recv Counts, r ReduceOp, parts []Part) error {
+func (c *Comm) ragged(s Stream, k OpKind, send, recv *Counts, r ReduceOp, parts []Part) error {
 	c.parts = append(c.parts[:0], parts...)
-	c.op = Op{Kind: k, Reduce: r, Parts: c.parts, Send: send, Recv: recv}
-	return c.Do(s, &c.op)
+	op := c.next(k, r, 0)
+	op.Send, op.Recv = *send, *recv
+	return c.Do(s, op)
+}
+
+// next returns c.op with everything set but the counts.
+func (c *Comm) next(k OpKind, r ReduceOp, peer int) *Op {
+	op := &c.op
+	op.Kind, op.Reduce, op.Peer, op.Parts = k, r, peer, c.parts
+	return op
 }
 
 // Do runs one operation: all of the methods above are this. It validates op, numbers it, tells the tracer, hands it to
@@ -142,9 +155,9 @@ func (c *Comm) Do(s Stream, op *Op) error {
 	if c.tracer != nil {
 		c.tracer.Begin(c.worldRank, op)
 	}
-	start := time.Now()
+	start := clock.Read()
 	err := c.conn.Do(s, op)
-	c.counters.add(op, time.Since(start))
+	c.counters.add(op, max(start.Elapsed(), op.Stats.Wait)) // a driver may measure a long wait by another clock
 	if c.tracer != nil {
 		c.tracer.End(c.worldRank, op, err)
 	}

@@ -3,8 +3,8 @@ package comm
 import "fmt"
 
 // validateOverlap checks that Dst and Src share no memory, except where the operation can work in place.
-func (op *Op) validateOverlap(p Part, c *Comm, send rowRule) error {
-	if op.Kind == Broadcast || !overlap(p.Dst, p.Src) {
+func (op *Op) validateOverlap(p *Part, c *Comm, send *rowRule) error {
+	if op.Kind == Broadcast || !overlap(&p.Dst, &p.Src) {
 		return nil
 	}
 	where := "they are one buffer"
@@ -46,17 +46,16 @@ func samePlace(a, b Buffer) bool {
 
 // overlap reports whether two buffers of one element type share memory. Columns of one matrix that lie side by side
 // do not.
-func overlap(a, b Buffer) bool {
+func overlap(a, b *Buffer) bool {
 	if a.rows == 0 || b.rows == 0 || a.device != b.device {
 		return false
 	}
 	size := uintptr(a.dtype.Size())
-	span := func(b Buffer) uintptr { return uintptr((b.rows-1)*b.stride+b.cols) * size }
 	if a.Addr() > b.Addr() {
 		a, b = b, a
 	}
 	gap := b.Addr() - a.Addr()
-	if gap >= span(a) {
+	if gap >= uintptr((a.rows-1)*a.stride+a.cols)*size {
 		return false
 	}
 	if a.stride != b.stride {

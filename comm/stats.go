@@ -59,9 +59,13 @@ func (k *counters) add(op *Op, d time.Duration) {
 	c := &k[op.Kind]
 	c.calls.Add(1)
 	c.launches.Add(int64(op.Stats.Launches))
-	c.sent.Add(op.Stats.SentBytes)
 	c.time.Add(int64(d))
-	c.wait.Add(int64(op.Stats.Wait))
+	if n := op.Stats.SentBytes; n != 0 {
+		c.sent.Add(n)
+	}
+	if w := op.Stats.Wait; w != 0 {
+		c.wait.Add(int64(w))
+	}
 }
 
 // Stats returns a snapshot. Any goroutine may call it; a call in progress is not in it.

@@ -94,7 +94,7 @@ func BenchmarkReduce(b *testing.B) {
 			out := make([]byte, pieceSize*t.Size())
 			b.SetBytes(int64(8 * pieceSize * t.Size()))
 			for b.Loop() {
-				p.reduce(out, p.srcs[:8], t, comm.Sum)
+				p.reduceTo([][]byte{out}, p.srcs[:8], t, comm.Sum, false)
 			}
 		})
 	}

@@ -13,6 +13,8 @@ type call struct {
 	send, recv []int // rows to each rank, rows from each rank, as far as the operation has them
 	own        []int // memory for counts that were on the device
 	signature  uint64
+	pos, size  int  // whose call it is, and of how many
+	box        *box // nil if the meeting is led
 
 	split      bool // a Split; op is the empty one
 	color, key int
@@ -21,37 +23,58 @@ type call struct {
 // publish notes the operation. Counts on the device are read here, by the rank that owns them.
 func (c *call) publish(op *comm.Op) error {
 	c.op, c.split, c.send, c.recv = op, false, nil, nil
-	c.signature = op.Signature()
 	switch op.Kind {
+	case comm.Send, comm.Recv:
+		c.signature = message(op.Parts, op.Kind == comm.Recv)
 	case comm.AllGatherV, comm.ReduceScatterV, comm.AllToAllV:
-		c.recv, _ = op.Recv.Host()
-		host, ok := op.Send.Host()
-		if ok {
-			c.send = host
-			return nil
+		c.signature = op.Signature()
+		if err := c.publishCounts(op); err != nil {
+			return err
 		}
-		own, _, _ := op.Send.Device()
-		values, err := comm.View[int32](own)
-		c.own = c.own[:0]
-		for _, v := range values {
-			c.own = append(c.own, int(v))
-		}
-		c.send = c.own
-		return err
+	default:
+		c.signature = op.Signature()
+	}
+	if c.box != nil {
+		c.fill()
 	}
 	return nil
 }
 
+func (c *call) publishCounts(op *comm.Op) (err error) {
+	c.recv, _ = op.Recv.Host()
+	host, ok := op.Send.Host()
+	if ok {
+		c.send = host
+		return nil
+	}
+	own, _, _ := op.Send.Device()
+	values, err := comm.View[int32](own)
+	c.own = c.own[:0]
+	for _, v := range values {
+		c.own = append(c.own, int(v))
+	}
+	c.send = c.own
+	return err
+}
+
 // publishSplit makes the call a Split.
 func (c *call) publishSplit(color, key int) {
-	*c = call{op: &emptyOp, own: c.own, split: true, color: color, key: key}
+	c.op, c.split, c.color, c.key, c.signature = &emptyOp, true, color, key, 0
+	if c.box != nil {
+		c.fill()
+	}
 }
 
 // emptyOp stands for the operation of a Split.
 var emptyOp = comm.Op{Kind: comm.Barrier}
 
 // forget drops the references to the caller's memory.
-func (c *call) forget() { c.op, c.send, c.recv = nil, nil, nil }
+func (c *call) forget() {
+	c.op, c.send, c.recv = nil, nil, nil
+	if c.box != nil {
+		c.box.src, c.box.dst = nil, nil
+	}
+}
 
 func (c *call) label() string {
 	if c.split {

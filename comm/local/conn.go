@@ -2,8 +2,6 @@ package local
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,75 +109,4 @@ func (c *conn) Do(_ comm.Stream, op *comm.Op) error {
 	err := m.run(context.Background(), pos, call, &op.Stats)
 	call.forget()
 	return err
-}
-
-// run takes a published call through both meetings.
-func (m *meeting) run(ctx context.Context, pos int, call *call, stats *comm.OpStats) error {
-	s := &m.seats[pos]
-	if !m.life.alive() {
-		return comm.AbortedError(call.label(), s.rank, fmt.Errorf("the world is dead: %w", m.life.cause))
-	}
-	turn := s.turn
-	round, last := m.arrive(pos)
-	if last {
-		m.begin(turn, pos, &s.job)
-		m.release()
-	} else {
-		var err error
-		if stats.Wait, err = m.await(ctx, pos, round, call); err != nil {
-			return err
-		}
-	}
-	s.turn ^= 1
-	if f := m.fault; f != nil {
-		return f.of(s.rank, call)
-	}
-	stats.SentBytes = m.sentBytes(turn, pos)
-	if m.plan.whole {
-		return nil
-	}
-	m.share(turn, pos, &s.job)
-	stats.Wait += m.finish(pos)
-	if m.broken != nil {
-		return m.broken.of(s.rank, call)
-	}
-	return nil
-}
-
-// begin is what the last to arrive does for all: compare the calls, plan, and do a small call whole.
-func (m *meeting) begin(turn, pos int, j *job) {
-	defer func() {
-		if m.fault == nil { // a panic in a call done whole
-			m.fault = m.broken
-		}
-	}()
-	defer m.recovered(pos)
-	m.broken, m.plan.whole = nil, true
-	if m.fault = m.compare(turn); m.fault != nil {
-		return
-	}
-	m.plan.whole = len(m.seats) == 1 || m.cost(turn) <= wholeBytes
-	if m.plan.whole {
-		for i := range m.seats {
-			m.work(turn, i, j)
-		}
-	}
-}
-
-// share does one rank's part of a large call.
-func (m *meeting) share(turn, pos int, j *job) {
-	defer m.recovered(pos)
-	m.work(turn, pos, j)
-}
-
-// recovered turns a panic of the work, which would leave the others waiting, into a fault of the call on all ranks.
-func (m *meeting) recovered(pos int) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	rank := m.seats[pos].rank
-	m.broken = &fault{code: comm.Internal, a: rank, b: rank, err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
 }

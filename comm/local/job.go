@@ -1,22 +1,25 @@
 package local
 
 import (
-	"sync"
-
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/internal/par"
 )
 
 // job is the copying and reducing of one rank, in pieces that idle cores may take. Its functions are bound once, so that
 // a call allocates nothing.
 type job struct {
-	copyFn, rowsFn, reduceFn func(lo, hi int)
+	copyFn, rowsFn, denseFn, reduceFn func(lo, hi int)
 
-	dst, src   comm.Buffer   // of a copy
+	to, from   []byte        // of a dense copy
+	dst, src   comm.Buffer   // of a copy with gaps between rows
 	dsts, srcs []comm.Buffer // of a reduction
+	outs, ins  [][]byte      // of a dense reduction: what is reduced into each of outs
+	dtype      dtype.DType
 	reduce     comm.ReduceOp
-	base       int  // first element of the reduction
-	dense      bool // no buffer of the reduction has gaps between rows
+	base       int    // first element of the reduction with gaps
+	stream     bool   // results go past the caches
+	own        *piece // of the rank's own goroutine
 }
 
 // copyGrain and reduceGrain are the bytes that are worth handing to another core.
@@ -25,23 +28,47 @@ const (
 	reduceGrain = 512 << 10
 )
 
-func (j *job) bind() { j.copyFn, j.rowsFn, j.reduceFn = j.copyBytes, j.copyRows, j.reduceRange }
+// streamBytes is the bytes that one rank writes from which on they go past the caches, so that memory need not be read before
+// it is written: several such ranks fill the last-level cache. Go's copy does so from 1 MiB on, so copies are cut larger then.
+const (
+	streamBytes = 4 << 20
+	streamGrain = 2 << 20
+)
+
+func (j *job) bind() {
+	j.copyFn, j.rowsFn, j.denseFn, j.reduceFn = j.copyBytes, j.copyRows, j.reduceDense, j.reduceRange
+}
 
 // copy copies src to dst, which have the same shape.
 func (j *job) copy(dst, src comm.Buffer) {
 	if src.Rows() == 0 || dst.Addr() == src.Addr() && (dst.Stride() == src.Stride() || src.Rows() == 1) {
 		return // nothing, or in place
 	}
-	j.dst, j.src = dst, src
 	if dst.Contiguous() && src.Contiguous() {
-		par.For(int(src.SizeBytes()), copyGrain, j.copyFn)
-	} else {
-		par.For(src.Rows(), copyGrain/int(rowBytes(src))+1, j.rowsFn)
+		j.copyDense(dst.Bytes(), src.Bytes())
+		return
 	}
+	j.dst, j.src = dst, src
+	par.For(src.Rows(), copyGrain/int(rowBytes(src))+1, j.rowsFn)
 	j.dst, j.src = comm.Buffer{}, comm.Buffer{}
 }
 
-func (j *job) copyBytes(lo, hi int) { copy(j.dst.Bytes()[lo:hi], j.src.Bytes()[lo:hi]) }
+func (j *job) copyDense(to, from []byte) {
+	n := len(from)
+	if n <= copyGrain {
+		copy(to, from)
+		return
+	}
+	grain := copyGrain
+	if n >= streamGrain {
+		grain = streamGrain
+	}
+	j.to, j.from = to[:n], from
+	par.For(n, grain, j.copyFn)
+	j.to, j.from = nil, nil
+}
+
+func (j *job) copyBytes(lo, hi int) { copy(j.to[lo:hi], j.from[lo:hi]) }
 
 func (j *job) copyRows(lo, hi int) {
 	for i := lo; i < hi; i++ {
@@ -58,69 +85,123 @@ func (j *job) sources(m *meeting, turn, part int) {
 
 // reduceAll reduces elements [lo, hi) of all srcs, counted row by row, into all dsts.
 func (j *job) reduceAll(r comm.ReduceOp, lo, hi int) {
-	j.reduce, j.base, j.dense = r, lo, true
-	for i := range j.srcs {
-		j.dense = j.dense && j.srcs[i].Contiguous()
+	t := j.srcs[0].DType()
+	if size := t.Size(); dense(j.srcs) && dense(j.dsts) {
+		for i := range j.srcs {
+			j.ins = append(j.ins, j.srcs[i].Bytes()[lo*size:hi*size])
+		}
+		for i := range j.dsts {
+			j.outs = append(j.outs, j.dsts[i].Bytes()[lo*size:hi*size])
+		}
+		j.reduceFlat(t, r)
+	} else {
+		j.dtype, j.reduce, j.base = t, r, lo
+		par.For(hi-lo, j.grain(size), j.reduceFn)
 	}
-	for i := range j.dsts {
-		j.dense = j.dense && j.dsts[i].Contiguous()
-	}
-	size := j.srcs[0].DType().Size()
-	par.For(hi-lo, max(1, reduceGrain/size/(len(j.srcs)+len(j.dsts))), j.reduceFn)
 	clear(j.srcs)
 	clear(j.dsts)
 	j.srcs, j.dsts = j.srcs[:0], j.dsts[:0]
 }
 
-// pieceSize is the elements that are reduced at once: what fits the first-level cache with room for the inputs.
-const pieceSize = 2048
-
-// piece is the memory of one reduceRange.
-type piece struct {
-	srcs   [MaxRanks][]byte
-	floats [MaxRanks][]float32 // srcs again
-	halves [MaxRanks][]uint16  // srcs again
-	acc    [pieceSize]float32
-	tmp    [pieceSize]float32
-	out    [pieceSize]int64 // room for any integer type
+func dense(b []comm.Buffer) bool {
+	for i := range b {
+		if !b[i].Contiguous() {
+			return false
+		}
+	}
+	return true
 }
 
-var pieces = sync.Pool{New: func() any { return new(piece) }}
+// grain is the elements of size bytes that are worth handing to another core.
+func (j *job) grain(size int) int {
+	return max(1, reduceGrain/size/(max(len(j.srcs), len(j.ins))+max(len(j.dsts), len(j.outs))))
+}
 
-// reduceRange reduces a range of elements, counted from base. A piece is read from all inputs before it is written to any
-// output, so outputs may be inputs; the first output is where the result is made.
-func (j *job) reduceRange(lo, hi int) {
-	p := pieces.Get().(*piece)
-	t, cols := j.srcs[0].DType(), j.srcs[0].Cols()
-	lo, hi = lo+j.base, hi+j.base
-	for lo < hi {
-		end := min(hi, lo+pieceSize)
-		if !j.dense {
-			end = min(end, (lo/cols+1)*cols)
-		}
-		for i := range j.srcs {
-			p.srcs[i] = j.bytes(&j.srcs[i], lo, end)
-		}
-		out := j.bytes(&j.dsts[0], lo, end)
-		p.reduce(out, p.srcs[:len(j.srcs)], t, j.reduce)
-		for i := range j.dsts[1:] {
-			copy(j.bytes(&j.dsts[i+1], lo, end), out)
-		}
-		lo = end
+// reduceFlat reduces ins into outs, all of one length.
+func (j *job) reduceFlat(t dtype.DType, r comm.ReduceOp) {
+	j.dtype, j.reduce = t, r
+	n := len(j.outs[0])
+	j.stream = n*len(j.outs) >= streamBytes && !j.inPlace()
+	if count, grain := n/t.Size(), j.grain(t.Size()); count <= grain {
+		j.reduceWith(j.scratch(), 0, count)
+	} else {
+		par.For(count, grain, j.denseFn)
 	}
-	n := len(j.srcs)
-	clear(p.srcs[:n])
-	clear(p.floats[:n])
-	clear(p.halves[:n])
+	clear(j.ins)
+	clear(j.outs)
+	j.ins, j.outs = j.ins[:0], j.outs[:0]
+}
+
+// inPlace reports whether a result goes where an input is: then it is in a cache already.
+func (j *job) inPlace() bool {
+	for _, out := range j.outs {
+		for _, in := range j.ins {
+			if &out[0] == &in[0] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// scratch returns the piece of the rank's own goroutine.
+func (j *job) scratch() *piece {
+	if j.own == nil {
+		j.own = new(piece)
+	}
+	return j.own
+}
+
+// reduceDense reduces elements [lo, hi) of ins.
+func (j *job) reduceDense(lo, hi int) {
+	p := pieces.Get().(*piece)
+	j.reduceWith(p, lo, hi)
 	pieces.Put(p)
 }
 
-// bytes returns elements [lo, hi) of b, which lie in one row unless the job is dense.
-func (j *job) bytes(b *comm.Buffer, lo, hi int) []byte {
-	size := b.DType().Size()
-	if j.dense {
-		return b.Bytes()[lo*size : hi*size]
+func (j *job) reduceWith(p *piece, lo, hi int) {
+	size, step := j.dtype.Size(), hi-lo
+	direct := j.reduce == comm.Sum && (j.dtype == dtype.F32 || j.dtype == dtype.BF16) // needs no memory of the piece
+	if !direct {
+		step = min(step, pieceSize)
 	}
+	for ; lo < hi; lo += step {
+		end := min(hi, lo+step)
+		for i := range j.ins {
+			p.srcs[i] = j.ins[i][lo*size : end*size]
+		}
+		for i := range j.outs {
+			p.dsts[i] = j.outs[i][lo*size : end*size]
+		}
+		p.reduceTo(p.dsts[:len(j.outs)], p.srcs[:len(j.ins)], j.dtype, j.reduce, j.stream)
+	}
+	p.forget(len(j.ins), len(j.outs))
+}
+
+// reduceRange reduces a range of elements, counted from base, row by row. A piece is read from all inputs before it is
+// written to any output, so outputs may be inputs.
+func (j *job) reduceRange(lo, hi int) {
+	p := pieces.Get().(*piece)
+	cols := j.srcs[0].Cols()
+	lo, hi = lo+j.base, hi+j.base
+	for lo < hi {
+		end := min(hi, lo+pieceSize, (lo/cols+1)*cols)
+		for i := range j.srcs {
+			p.srcs[i] = within(&j.srcs[i], lo, end)
+		}
+		for i := range j.dsts {
+			p.dsts[i] = within(&j.dsts[i], lo, end)
+		}
+		p.reduceTo(p.dsts[:len(j.dsts)], p.srcs[:len(j.srcs)], j.dtype, j.reduce, false)
+		lo = end
+	}
+	p.forget(len(j.srcs), len(j.dsts))
+	pieces.Put(p)
+}
+
+// within returns elements [lo, hi) of b, which lie in one row.
+func within(b *comm.Buffer, lo, hi int) []byte {
+	size := b.DType().Size()
 	row, at := lo/b.Cols(), lo%b.Cols()
 	return b.RowBytes(row)[at*size : (at+hi-lo)*size]
 }

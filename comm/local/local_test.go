@@ -64,8 +64,10 @@ func TestWaitIsMeasured(t *testing.T) {
 			time.Sleep(time.Duration(c.Rank()) * time.Second)
 			require.NoError(tb, c.Barrier(comm.Stream{}))
 			st := c.Stats()[comm.Barrier]
-			require.Equal(tb, time.Duration(2-c.Rank())*time.Second, st.Wait)
-			require.Equal(tb, st.Wait, st.Time)
+			// The time before a rank parks, and that of the work, are measured by a clock that is real.
+			require.InDelta(tb, time.Duration(2-c.Rank())*time.Second, st.Wait, float64(time.Second/2))
+			require.InDelta(tb, st.Wait, st.Time, float64(time.Second/2))
+			require.GreaterOrEqual(tb, st.Time, st.Wait)
 		})
 	})
 }

@@ -7,88 +7,157 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weftgo/weft/internal/clock"
 	"github.com/weftgo/weft/internal/par"
 )
 
 // meeting is where up to 64 seats wait for each other, again and again. A group has one for its collectives and one for
 // each pair that has exchanged messages.
 //
-// A rank arrives by setting its bit. The one that completes the word has the meeting to itself until it calls release,
-// which starts the next round. The atomics order everything a rank wrote before it arrived before everything any
-// rank reads after it was released.
+// A rank arrives by turning over its bit of a word, and all ranks have come when the word is full, or empty every other
+// time. Two words take turns, so nobody has to reset one: who can turn over the bits of a word again has seen that everyone
+// left the round between. The atomics order everything a rank wrote before it arrived before everything any rank reads after
+// all have come.
+//
+// Where every rank can have a core, they all go on at once (each makes the plan for itself). Where ranks share cores, it is cheaper that
+// the last to arrive does all it can for everyone: the meeting is led, and the others wait for its word.
 type meeting struct {
 	seats   []seat
 	full    uint64
 	life    *life
 	timeout time.Duration
-	numSpin int // looks at the round before the first yield
+	led     bool // the last to arrive works for all and lets them go
+	numSpin int  // looks before the first yield
 
 	_       [64]byte // the words below are written by all ranks: each has a cache line of its own
-	arrived atomic.Uint64
+	words   [2]word  // who has come to the rounds
+	going   word     // led: rounds that the last to arrive has let go
+	parked  word     // seats that may need a token to wake
+	closed  word     // seats whose rank has closed
+	broken  atomic.Pointer[breakage]
 	_       [56]byte
-	round   atomic.Uint64
-	_       [56]byte
-	parked  atomic.Uint64 // seats that may need a token to wake
-	_       [56]byte
-	closed  atomic.Uint64 // seats whose rank has closed
+	plan    plan   // led: of the call in progress, written by the last to arrive
+	fault   *fault // led: why the call fails on all ranks; written by the last to arrive
+	mu      sync.Mutex
+	gone    uint64 // seats that came, and left when the world died or a wait ran out: not to blame; under mu
+	expired uint64 // who was missing when the first wait ran out of time; 0 before that; under mu
+}
 
-	plan  plan   // of the call in progress, written by the last to arrive
-	fault *fault // why the call fails on all ranks before it began; written by the last to arrive
+// word is an atomic with a cache line of its own.
+type word struct {
+	atomic.Uint64
+	_ [56]byte
+}
 
-	mu      sync.Mutex // of what follows
-	broken  *fault     // a panic between the meetings; looked at after the second
-	gone    uint64     // seats that came, and left when the world died or a wait ran out: not to blame
-	expired uint64     // who was missing when the first wait ran out of time; 0 before that
+// breakage is a panic in the shares of one round.
+type breakage struct {
+	round uint64
+	fault *fault
 }
 
 // seat is one rank's place in a meeting, used by that rank alone except where noted.
 type seat struct {
-	rank  int           // in the world
-	wake  chan struct{} // tokens; a stale one only makes its owner look again
-	turn  int           // 0 or 1: which of calls the next operation uses
-	calls [2]call       // read by all ranks between the meetings; two, since a fast rank may publish its next early
-	job   job
-	timer *time.Timer // sends a token; armed at most once in a timeout, not once in a wait
-	armed atomic.Bool // the timer has been set and has not fired
-	_     [64]byte
+	rank     int           // in the world
+	wake     chan struct{} // tokens; a stale one only makes its owner look again
+	round    uint64        // rounds that the rank has come to
+	turn     int           // 0 or 1: which of calls the next operation uses
+	calls    [2]call       // read by all ranks during the call; two, since a fast rank may publish its next early
+	plan     plan          // of the call in progress, unless the meeting is led
+	at       [MaxRanks]int // unpack: how far each box has been read
+	job      job
+	together uint        // waits that ended when this rank gave way: it shares a core with another
+	timer    *time.Timer // sends a token; armed at most once in a timeout, not once in a wait
+	armed    atomic.Bool // the timer has been set and has not fired
+	_        [64]byte
 }
 
 func newMeeting(members []int, timeout time.Duration, l *life) *meeting {
 	n := len(members)
 	m := &meeting{seats: make([]seat, n), full: ^uint64(0) >> (64 - n), life: l, timeout: timeout}
-	if n > 1 && n <= runtime.GOMAXPROCS(0) {
+	if m.led = n > runtime.GOMAXPROCS(0); !m.led {
 		m.numSpin = maxSpin
 	}
 	for i := range m.seats {
 		s := &m.seats[i]
 		s.rank, s.wake = members[i], make(chan struct{}, 1)
 		s.job.bind()
+		for t := range s.calls {
+			s.calls[t].pos, s.calls[t].size = i, n
+		}
+		if !m.led {
+			b := new(boxes)
+			s.calls[0].box, s.calls[1].box = &b.b[0], &b.b[1]
+		}
 	}
 	return m
 }
 
-// maxSpin and maxYield bound what a rank does before it parks. See BenchmarkBarrier.
+// How a rank waits before it parks. See BenchmarkBarrier.
 const (
-	maxSpin  = 300
-	maxYield = 20
+	maxSpin   = 20000 // looks, about 10 us
+	shortSpin = 50    // looks of a rank that shares a core with another
+	longSpins = 100   // waits in which such a rank spins long, in the hope
+	retrySpin = 64    // in one of so many times longSpins waits
+	maxYield  = 20    // yields after that
 )
 
-// arrive notes that the seat has come. If it is the last, it must call release soon. round is what release will change.
-func (m *meeting) arrive(pos int) (round uint64, last bool) {
-	bit := uint64(1) << pos
-	round = m.round.Load()
-	return round, m.arrived.Or(bit)|bit == m.full
+// gate is what a rank waits at: a word, and the value that says it may pass.
+type gate struct {
+	word   *atomic.Uint64
+	target uint64
 }
 
-// release starts the next round and wakes everyone. A parker sets its bit before it looks at the round, and we change
-// the round before we look at the bits, so one of both sees the other.
-func (m *meeting) release() {
-	m.arrived.Store(0)
-	m.round.Add(1)
-	if m.parked.Load() == 0 {
-		return
+func (g gate) open() bool { return g.word.Load() == g.target }
+
+// words of round r, and what it is when all have come.
+func (m *meeting) entry(round uint64) gate {
+	g := gate{word: &m.words[round&1].Uint64}
+	if round&2 == 0 {
+		g.target = m.full
 	}
-	m.wakeAll(m.parked.Swap(0))
+	return g
+}
+
+// present returns the seats that have come to a round, given its word.
+func (m *meeting) present(round, v uint64) uint64 {
+	if round&2 == 0 {
+		return v
+	}
+	return ^v & m.full
+}
+
+// arrive notes that the seat has come. If it is the last of a meeting that is led, it must call release soon. It returns what
+// opens when the seat may go on.
+func (m *meeting) arrive(pos int) (g gate, last bool) {
+	s := &m.seats[pos]
+	g = m.entry(s.round)
+	delta := uint64(1) << pos
+	if s.round&2 != 0 {
+		delta = -delta
+	}
+	s.round++
+	last = g.word.Add(delta) == g.target
+	if m.led {
+		return gate{&m.going.Uint64, s.round}, last
+	}
+	if last {
+		m.wakeParked()
+	}
+	return g, last
+}
+
+// release lets everyone go who waits for the last to arrive.
+func (m *meeting) release(pos int) {
+	m.going.Store(m.seats[pos].round)
+	m.wakeParked()
+}
+
+// wakeParked wakes everyone who sleeps. A parker sets its bit before it looks at the gate, and the gate was opened before
+// we look at the bits, so one of both sees the other.
+func (m *meeting) wakeParked() {
+	if m.parked.Load() != 0 {
+		m.wakeAll(m.parked.Swap(0))
+	}
 }
 
 func (m *meeting) wakeAll(set uint64) {
@@ -105,16 +174,28 @@ func (s *seat) token() {
 	}
 }
 
-// glance waits without parking and reports whether the round is over.
-func (m *meeting) glance(round uint64) bool {
-	for range m.numSpin {
-		if m.round.Load() != round {
+// glance waits without parking and reports whether the gate opened.
+//
+// Two ranks that share a core, though another is idle, stay together as long as each gives way to the other at once: nobody
+// finds the one that waits. So a rank spins long enough for an idle core to take the other, but when that did not help, it
+// tries again only now and then.
+func (m *meeting) glance(s *seat, g gate) bool {
+	spins := m.numSpin
+	if s.together%(retrySpin*longSpins) >= longSpins {
+		spins = min(spins, shortSpin)
+	}
+	for range spins {
+		if g.open() {
+			s.together = 0
 			return true
 		}
 	}
-	for range maxYield {
+	for i := range maxYield {
 		runtime.Gosched()
-		if m.round.Load() != round {
+		if g.open() {
+			if i == 0 {
+				s.together++
+			}
 			return true
 		}
 	}
@@ -124,27 +205,32 @@ func (m *meeting) glance(round uint64) bool {
 // finish is the second meeting: all ranks are in the call, none of them waits for anything but its own work, so this
 // needs no deadline and ends even when the world dies meanwhile. It returns the time it waited.
 func (m *meeting) finish(pos int) time.Duration {
-	round, last := m.arrive(pos)
+	g, last := m.arrive(pos)
 	if last {
-		m.release()
+		if m.led {
+			m.release(pos)
+		}
 		return 0
 	}
-	start := time.Now()
-	m.settle(pos, round)
-	return time.Since(start)
+	if g.open() {
+		return 0
+	}
+	start := clock.Read()
+	m.settle(pos, g)
+	return start.Elapsed()
 }
 
-// settle waits for the end of a round that all ranks have come to.
-func (m *meeting) settle(pos int, round uint64) {
-	if m.glance(round) {
+// settle waits for the end of a round that all ranks have come to, or will come to whatever happens.
+func (m *meeting) settle(pos int, g gate) {
+	if m.glance(&m.seats[pos], g) {
 		return
 	}
 	par.Leave() // a rank still at work may use this one's core
 	defer par.Enter()
 	s, bit := &m.seats[pos], uint64(1)<<pos
-	for m.round.Load() == round {
+	for !g.open() {
 		m.parked.Or(bit)
-		if m.round.Load() != round {
+		if g.open() {
 			break
 		}
 		<-s.wake

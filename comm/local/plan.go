@@ -15,7 +15,7 @@ type plan struct {
 }
 
 // compare checks that all ranks are in the same call and makes the plan.
-func (m *meeting) compare(turn int) *fault {
+func (m *meeting) compare(turn int, p *plan) *fault {
 	first := &m.seats[0].calls[turn]
 	if first.op.Kind == comm.Send && !first.split {
 		return m.comparePair(turn)
@@ -27,18 +27,17 @@ func (m *meeting) compare(turn int) *fault {
 		}
 	}
 	if first.split {
-		m.planSplit(turn)
 		return nil
 	}
 	switch first.op.Kind {
 	case comm.AllGather:
-		m.planEqual(first.op.Parts[0].Src.Rows())
+		p.equal(len(m.seats), first.op.Parts[0].Src.Rows())
 	case comm.ReduceScatter:
-		m.planEqual(first.op.Parts[0].Dst.Rows())
+		p.equal(len(m.seats), first.op.Parts[0].Dst.Rows())
 	case comm.AllGatherV, comm.ReduceScatterV:
-		return m.planRagged(turn)
+		return m.planRagged(turn, p)
 	case comm.AllToAllV:
-		return m.planMatrix(turn)
+		return m.planMatrix(turn, p)
 	}
 	return nil
 }
@@ -69,37 +68,44 @@ func (m *meeting) comparePair(turn int) *fault {
 		m.seats[0].rank, s, m.seats[1].rank, r))
 }
 
-func (m *meeting) planEqual(rows int) {
-	off := m.plan.offsets[:0]
-	for i := range len(m.seats) + 1 {
+// equal plans the same number of rows for each of size ranks.
+func (p *plan) equal(size, rows int) {
+	off := p.offsets[:0]
+	for i := range size + 1 {
 		off = append(off, i*rows)
 	}
-	m.plan.offsets = off
+	p.offsets = off
+}
+
+// ragged plans the given numbers of rows.
+func (p *plan) ragged(counts []int) {
+	off, sum := append(p.offsets[:0], 0), 0
+	for _, n := range counts {
+		sum += n
+		off = append(off, sum)
+	}
+	p.offsets = off
 }
 
 // planRagged adds the counts up, after checks of what only this driver's ranks together can know: counts on the device.
-func (m *meeting) planRagged(turn int) *fault {
-	_, host := m.seats[0].calls[turn].op.Send.Host()
-	off := append(m.plan.offsets[:0], 0)
-	for i := range m.seats {
-		n := m.seats[0].calls[turn].send
-		if !host {
-			n = m.seats[i].calls[turn].send
-			if f := m.inRange(turn, i, 0, n[0]); f != nil {
-				return f
-			}
-			off = append(off, off[i]+n[0])
-			continue
-		}
-		off = append(off, off[i]+n[i])
-	}
-	m.plan.offsets = off
-	if host {
+func (m *meeting) planRagged(turn int, p *plan) *fault {
+	first := &m.seats[0].calls[turn]
+	if _, host := first.op.Send.Host(); host {
+		p.ragged(first.send)
 		return nil
 	}
+	off := append(p.offsets[:0], 0)
 	for i := range m.seats {
-		for _, p := range m.seats[i].calls[turn].op.Parts {
-			if f := m.holds(turn, i, p); f != nil {
+		n := m.seats[i].calls[turn].send[0]
+		if f := m.inRange(turn, i, 0, n); f != nil {
+			return f
+		}
+		off = append(off, off[i]+n)
+	}
+	p.offsets = off
+	for i := range m.seats {
+		for _, part := range m.seats[i].calls[turn].op.Parts {
+			if f := m.holds(turn, i, part, off); f != nil {
 				return f
 			}
 		}
@@ -121,8 +127,7 @@ func (m *meeting) inRange(turn, i, to, n int) *fault {
 }
 
 // holds checks the rows of rank i's buffers against counts that were on the device.
-func (m *meeting) holds(turn, i int, p comm.Part) *fault {
-	off := m.plan.offsets
+func (m *meeting) holds(turn, i int, p comm.Part, off []int) *fault {
 	own, sum := off[i+1]-off[i], off[len(off)-1]
 	if m.seats[i].calls[turn].op.Kind == comm.AllGatherV {
 		if p.Src.Rows() < own {
@@ -140,15 +145,15 @@ func (m *meeting) holds(turn, i int, p comm.Part) *fault {
 }
 
 // planMatrix matches what each rank sends with what each expects.
-func (m *meeting) planMatrix(turn int) *fault {
+func (m *meeting) planMatrix(turn int, plan *plan) *fault {
 	size := len(m.seats)
-	if m.plan.matrix == nil {
-		m.plan.matrix = make([]int, size*(size+1))
+	if plan.matrix == nil {
+		plan.matrix = make([]int, size*(size+1))
 	}
 	for i := range m.seats {
 		c := &m.seats[i].calls[turn]
 		_, host := c.op.Send.Host()
-		begin, sum := m.plan.matrix[i*(size+1):], 0
+		begin, sum := plan.matrix[i*(size+1):], 0
 		for j, n := range c.send {
 			if !host {
 				if f := m.inRange(turn, i, j, n); f != nil {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"sync"
 	"unsafe"
 
 	"github.com/weftgo/weft/comm"
@@ -8,16 +9,53 @@ import (
 	"github.com/weftgo/weft/internal/simd"
 )
 
-// reduce combines srcs in order into out. All have the same length, pieceSize elements at most. Out may be one of srcs:
-// it is written only after, or element for element as, all have been read.
-func (p *piece) reduce(out []byte, srcs [][]byte, t dtype.DType, r comm.ReduceOp) {
+// pieceSize is the elements that are reduced at once where memory between is needed: what fits the first-level cache with room
+// for the inputs.
+const pieceSize = 2048
+
+// piece is the memory of one goroutine that reduces.
+type piece struct {
+	srcs, dsts     [MaxRanks][]byte
+	floats, floatD [MaxRanks][]float32 // srcs and dsts again
+	halves, halfD  [MaxRanks][]uint16  // srcs and dsts again
+	acc            [pieceSize]float32
+	tmp            [pieceSize]float32
+	out            [pieceSize]int64 // room for any integer type
+}
+
+var pieces = sync.Pool{New: func() any { return new(piece) }}
+
+// forget drops the references to the callers' memory.
+func (p *piece) forget(numSrcs, numDsts int) {
+	clear(p.srcs[:numSrcs])
+	clear(p.floats[:numSrcs])
+	clear(p.halves[:numSrcs])
+	clear(p.dsts[:numDsts])
+	clear(p.floatD[:numDsts])
+	clear(p.halfD[:numDsts])
+}
+
+// reduceTo combines srcs in order into each of dsts. All have the same length. Dsts may be among srcs: they are written only after,
+// or element for element as, all have been read.
+func (p *piece) reduceTo(dsts, srcs [][]byte, t dtype.DType, r comm.ReduceOp, stream bool) {
 	switch {
 	case t == dtype.F32 && r == comm.Sum:
-		simd.SumInto(of[float32](out), p.floatsOf(srcs))
+		simd.SumAll(floats(&p.floatD, dsts), floats(&p.floats, srcs), stream)
 	case t == dtype.BF16 && r == comm.Sum:
-		simd.SumIntoBF16(of[uint16](out), p.halvesOf(srcs))
+		simd.SumAllBF16(halves(&p.halfD, dsts), halves(&p.halves, srcs), stream)
+	default:
+		p.reduce(dsts[0], srcs, t, r)
+		for _, d := range dsts[1:] {
+			copy(d, dsts[0])
+		}
+	}
+}
+
+// reduce combines srcs in order into out. All have the same length, pieceSize elements at most. Out may be one of srcs.
+func (p *piece) reduce(out []byte, srcs [][]byte, t dtype.DType, r comm.ReduceOp) {
+	switch {
 	case t == dtype.F16 && r == comm.Sum:
-		simd.SumIntoF16(of[uint16](out), p.halvesOf(srcs))
+		simd.SumIntoF16(of[uint16](out), halves(&p.halves, srcs))
 	case t == dtype.I8:
 		foldInts[int8](out, p.out[:], srcs, r)
 	case t == dtype.U8:
@@ -33,20 +71,20 @@ func (p *piece) reduce(out []byte, srcs [][]byte, t dtype.DType, r comm.ReduceOp
 	}
 }
 
-// floatsOf views sources as float32.
-func (p *piece) floatsOf(srcs [][]byte) [][]float32 {
-	for i, s := range srcs {
-		p.floats[i] = of[float32](s)
+// floats views bytes as float32, with memory for the list.
+func floats(list *[MaxRanks][]float32, bytes [][]byte) [][]float32 {
+	for i, b := range bytes {
+		list[i] = of[float32](b)
 	}
-	return p.floats[:len(srcs)]
+	return list[:len(bytes)]
 }
 
-// halvesOf views sources as 16-bit words.
-func (p *piece) halvesOf(srcs [][]byte) [][]uint16 {
-	for i, s := range srcs {
-		p.halves[i] = of[uint16](s)
+// halves views bytes as 16-bit words, with memory for the list.
+func halves(list *[MaxRanks][]uint16, bytes [][]byte) [][]uint16 {
+	for i, b := range bytes {
+		list[i] = of[uint16](b)
 	}
-	return p.halves[:len(srcs)]
+	return list[:len(bytes)]
 }
 
 // reduceFloats leaves the fp32 reduction in acc.

@@ -9,35 +9,37 @@ import (
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/clock"
 	"github.com/weftgo/weft/internal/par"
 )
 
-// await is the first meeting: it waits until all ranks have come, the world is dead, a rank that is needed has closed, the
+// await is the first meeting: it waits until the gate opens, the world is dead, a rank that is needed has closed, the
 // timeout is over or ctx ends. Unless all have come, the seat leaves the round again, so that the round
 // cannot start without it and nobody will touch its buffers.
-func (m *meeting) await(ctx context.Context, pos int, round uint64, call *call) (time.Duration, error) {
-	start := time.Now()
-	if m.glance(round) {
-		return time.Since(start), nil
+func (m *meeting) await(ctx context.Context, pos int, g gate, call *call) (time.Duration, error) {
+	begin := clock.Read()
+	if m.glance(&m.seats[pos], g) {
+		return begin.Elapsed(), nil
 	}
+	glanced, start := begin.Elapsed(), time.Now()
 	par.Leave() // a rank still at work may use this one's core
 	defer par.Enter()
 	s, bit := &m.seats[pos], uint64(1)<<pos
-	for m.round.Load() == round {
+	for !g.open() {
 		if m.closed.Load() != 0 || !m.life.alive() || ctx.Err() != nil || time.Since(start) >= m.timeout {
 			committed, err := m.leave(ctx, pos, call, time.Since(start))
 			switch {
 			case committed:
-				m.settle(pos, round)
-				return time.Since(start), nil
+				m.settle(pos, g)
+				return glanced + time.Since(start), nil
 			case err != nil:
 				m.parked.And(^bit)
-				return time.Since(start), err
+				return glanced + time.Since(start), err
 			}
 		}
 		s.arm(m.timeout - time.Since(start))
 		m.parked.Or(bit)
-		if m.round.Load() != round || m.closed.Load()&^m.arrived.Load() != 0 {
+		if g.open() || m.closed.Load()&^m.have(pos) != 0 {
 			continue
 		}
 		select {
@@ -47,7 +49,13 @@ func (m *meeting) await(ctx context.Context, pos int, round uint64, call *call) 
 		}
 	}
 	m.parked.And(^bit)
-	return time.Since(start), nil
+	return glanced + time.Since(start), nil
+}
+
+// have returns the seats that have come to the round that the seat at pos waits in.
+func (m *meeting) have(pos int) uint64 {
+	round := m.seats[pos].round - 1
+	return m.present(round, m.entry(round).word.Load())
 }
 
 // arm makes sure that a token comes within d. A timer that is set already comes earlier: its token makes the owner look
@@ -71,19 +79,21 @@ func (s *seat) arm(d time.Duration) {
 func (m *meeting) leave(ctx context.Context, pos int, call *call, waited time.Duration) (committed bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	bit := uint64(1) << pos
+	s, bit := &m.seats[pos], uint64(1)<<pos
+	g := m.entry(s.round - 1)
 	for {
-		v := m.arrived.Load()
-		if v&bit == 0 || v == m.full {
+		v := g.word.Load()
+		if v == g.target { // it stays so until this seat comes to a later round
 			return true, nil
 		}
-		if err = m.reason(ctx, pos, call, waited, v); err == nil {
+		if err = m.reason(ctx, pos, call, waited, m.present(s.round-1, v)); err == nil {
 			return false, nil
 		}
-		if m.arrived.CompareAndSwap(v, v&^bit) {
+		if g.word.CompareAndSwap(v, v^bit) {
 			break
 		}
 	}
+	s.round--
 	if m.expired != 0 || !m.life.alive() {
 		m.gone |= bit
 	}

@@ -12,7 +12,7 @@ const wholeBytes = 32 << 10
 const lineBytes = 64
 
 // cost is the bytes of a call that decide who does it.
-func (m *meeting) cost(turn int) int64 {
+func (m *meeting) cost(turn int, plan *plan) int64 {
 	c := &m.seats[0].calls[turn]
 	if len(c.op.Parts) == 0 {
 		return 0
@@ -27,18 +27,21 @@ func (m *meeting) cost(turn int) int64 {
 		case comm.AllToAllV:
 			size := len(m.seats)
 			for i := range size {
-				sum += int64(m.plan.matrix[i*(size+1)+size]) * rowBytes / int64(size)
+				sum += int64(plan.matrix[i*(size+1)+size]) * rowBytes / int64(size)
 			}
 		default:
-			sum += int64(m.plan.offsets[len(m.seats)]) * rowBytes
+			sum += int64(plan.offsets[len(m.seats)]) * rowBytes
 		}
 	}
 	return sum * int64(len(m.seats))
 }
 
 // work does the share of the rank at pos.
-func (m *meeting) work(turn, pos int, j *job) {
+func (m *meeting) work(turn, pos int, plan *plan, j *job) {
 	c := &m.seats[pos].calls[turn]
+	if c.split && pos == 0 {
+		m.planSplit(turn)
+	}
 	for i := range c.op.Parts {
 		switch c.op.Kind {
 		case comm.AllReduce:
@@ -54,16 +57,16 @@ func (m *meeting) work(turn, pos int, j *job) {
 				j.copy(c.op.Parts[i].Dst, m.seats[c.op.Peer].calls[turn].op.Parts[i].Src)
 			}
 		case comm.AllGather, comm.AllGatherV:
-			m.gather(turn, pos, i, j)
+			m.gather(turn, pos, i, plan, j)
 		case comm.ReduceScatter, comm.ReduceScatterV:
-			m.scatter(turn, pos, i, j)
+			m.scatter(turn, pos, i, plan, j)
 		case comm.AllToAllV:
-			m.exchange(turn, pos, i, j)
+			m.exchange(turn, pos, i, plan, j)
 		case comm.Send:
 			j.copy(m.seats[1].calls[turn].op.Parts[i].Dst, c.op.Parts[i].Src)
 		}
 	}
-	m.reportCounts(c, pos)
+	m.reportCounts(c, pos, plan)
 }
 
 func elements(b comm.Buffer) int { return b.Rows() * b.Cols() }
@@ -89,8 +92,8 @@ func (m *meeting) allReduce(turn, pos, part int, j *job) {
 }
 
 // gather copies what every rank has to the one at pos, beginning with its own.
-func (m *meeting) gather(turn, pos, part int, j *job) {
-	dst, off := m.seats[pos].calls[turn].op.Parts[part].Dst, m.plan.offsets
+func (m *meeting) gather(turn, pos, part int, plan *plan, j *job) {
+	dst, off := m.seats[pos].calls[turn].op.Parts[part].Dst, plan.offsets
 	for k := range m.seats {
 		i := (pos + k) % len(m.seats)
 		src := m.seats[i].calls[turn].op.Parts[part].Src
@@ -98,9 +101,9 @@ func (m *meeting) gather(turn, pos, part int, j *job) {
 	}
 }
 
-func (m *meeting) scatter(turn, pos, part int, j *job) {
+func (m *meeting) scatter(turn, pos, part int, plan *plan, j *job) {
 	c := &m.seats[pos].calls[turn]
-	lo, hi := m.plan.offsets[pos], m.plan.offsets[pos+1]
+	lo, hi := plan.offsets[pos], plan.offsets[pos+1]
 	if lo == hi {
 		return
 	}
@@ -113,10 +116,10 @@ func (m *meeting) scatter(turn, pos, part int, j *job) {
 }
 
 // exchange copies what every rank sends to the one at pos.
-func (m *meeting) exchange(turn, pos, part int, j *job) {
+func (m *meeting) exchange(turn, pos, part int, plan *plan, j *job) {
 	dst, size, at := m.seats[pos].calls[turn].op.Parts[part].Dst, len(m.seats), 0
 	for i := range m.seats {
-		begin := m.plan.matrix[i*(size+1):]
+		begin := plan.matrix[i*(size+1):]
 		lo, hi := begin[pos], begin[pos+1]
 		j.copy(dst.Slice(at, at+hi-lo), m.seats[i].calls[turn].op.Parts[part].Src.Slice(lo, hi))
 		at += hi - lo
@@ -124,16 +127,16 @@ func (m *meeting) exchange(turn, pos, part int, j *job) {
 }
 
 // reportCounts fills the counts that come out on the device.
-func (m *meeting) reportCounts(c *call, pos int) {
+func (m *meeting) reportCounts(c *call, pos int, plan *plan) {
 	size := len(m.seats)
 	switch c.op.Kind {
 	case comm.AllGatherV, comm.ReduceScatterV:
 		for i, out := 0, countsOut(c.op.Send); i < len(out); i++ {
-			out[i] = int32(m.plan.offsets[i+1] - m.plan.offsets[i])
+			out[i] = int32(plan.offsets[i+1] - plan.offsets[i])
 		}
 	case comm.AllToAllV:
 		for i, out := 0, countsOut(c.op.Recv); i < len(out); i++ {
-			begin := m.plan.matrix[i*(size+1):]
+			begin := plan.matrix[i*(size+1):]
 			out[i] = int32(begin[pos+1] - begin[pos])
 		}
 	}
@@ -155,7 +158,7 @@ func countsOut(c comm.Counts) []int32 {
 // sentBytes is what the share of the rank at pos moves between two different ranks. Over all ranks it adds up to
 // 2(P-1)S for an all-reduce of S bytes, (P-1)S for the gathering and scattering forms, broadcast and reduce, and what is
 // off the diagonal for alltoallv. It reads the plan and this rank's own call only.
-func (m *meeting) sentBytes(turn, pos int) (sum int64) {
+func (m *meeting) sentBytes(turn, pos int, plan *plan) (sum int64) {
 	c := &m.seats[pos].calls[turn]
 	others, size := int64(len(m.seats)-1), len(m.seats)
 	for i := range c.op.Parts {
@@ -173,14 +176,14 @@ func (m *meeting) sentBytes(turn, pos int) (sum int64) {
 				sum += p.Src.SizeBytes()
 			}
 		case comm.AllGather, comm.AllGatherV:
-			own := m.plan.offsets[pos+1] - m.plan.offsets[pos]
-			sum += int64(m.plan.offsets[size]-own) * rowBytes(p.Src)
+			own := plan.offsets[pos+1] - plan.offsets[pos]
+			sum += int64(plan.offsets[size]-own) * rowBytes(p.Src)
 		case comm.ReduceScatter, comm.ReduceScatterV:
-			sum += others * int64(m.plan.offsets[pos+1]-m.plan.offsets[pos]) * rowBytes(p.Src)
+			sum += others * int64(plan.offsets[pos+1]-plan.offsets[pos]) * rowBytes(p.Src)
 		case comm.AllToAllV:
 			for i := range size {
-				if begin := m.plan.matrix[i*(size+1):]; i != pos {
-					sum += int64(begin[pos+1]-begin[pos]) * rowBytes(p.Src)
+				if i != pos {
+					sum += int64(plan.received(c, i, pos)) * rowBytes(p.Src)
 				}
 			}
 		case comm.Send:
@@ -191,3 +194,12 @@ func (m *meeting) sentBytes(turn, pos int) (sum int64) {
 }
 
 func rowBytes(b comm.Buffer) int64 { return int64(b.Cols()) * int64(b.DType().Size()) }
+
+// received returns the rows that the rank at pos gets from rank i in an alltoallv.
+func (p *plan) received(c *call, i, pos int) int {
+	if c.recv != nil {
+		return c.recv[i]
+	}
+	begin := p.matrix[i*(c.size+1):]
+	return begin[pos+1] - begin[pos]
+}

@@ -1,0 +1,121 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/weftgo/weft/comm"
+)
+
+// run takes a published call through both meetings.
+func (m *meeting) run(ctx context.Context, pos int, call *call, stats *comm.OpStats) error {
+	s := &m.seats[pos]
+	if !m.life.alive() {
+		return comm.AbortedError(call.label(), s.rank, fmt.Errorf("the world is dead: %w", m.life.cause))
+	}
+	turn := s.turn
+	g, last := m.arrive(pos)
+	if m.led && last {
+		m.lead(turn, pos, &s.job)
+		m.release(pos)
+	} else if !last && !g.open() {
+		var err error
+		if stats.Wait, err = m.await(ctx, pos, g, call); err != nil {
+			return err
+		}
+	}
+	s.turn ^= 1
+	if m.led {
+		return m.follow(turn, pos, call, stats)
+	}
+	var fault *fault
+	state := m.agreed(turn, call)
+	if state == opaque {
+		fault = m.compare(turn, &s.plan)
+	} else {
+		call.layout(&s.plan)
+	}
+	if fault == nil {
+		stats.SentBytes = m.sentBytes(turn, pos, &s.plan)
+		if state == packed {
+			m.unpack(turn, pos)
+			return nil
+		}
+		m.share(turn, pos, &s.plan, state, &s.job)
+	}
+	stats.Wait += m.finish(pos) // also after a fault: others may be reading this rank's call
+	if fault == nil {
+		fault = m.breakage(pos)
+	}
+	if fault != nil {
+		return fault.of(s.rank, call)
+	}
+	return nil
+}
+
+// follow is what everyone does once the leader has let them go.
+func (m *meeting) follow(turn, pos int, call *call, stats *comm.OpStats) error {
+	s := &m.seats[pos]
+	if f := m.fault; f != nil {
+		return f.of(s.rank, call)
+	}
+	stats.SentBytes = m.sentBytes(turn, pos, &m.plan)
+	if m.plan.whole {
+		return nil
+	}
+	m.share(turn, pos, &m.plan, opaque, &s.job)
+	stats.Wait += m.finish(pos)
+	if f := m.breakage(pos); f != nil {
+		return f.of(s.rank, call)
+	}
+	return nil
+}
+
+// lead is what the last to arrive does for all: compare the calls, plan, and do a small call whole.
+func (m *meeting) lead(turn, pos int, j *job) {
+	m.plan.whole = true
+	if m.fault = m.compare(turn, &m.plan); m.fault != nil {
+		return
+	}
+	m.plan.whole = m.cost(turn, &m.plan) <= wholeBytes
+	if !m.plan.whole {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			m.fault = m.panicked(pos, p)
+		}
+	}()
+	for i := range m.seats {
+		m.work(turn, i, &m.plan, j)
+	}
+}
+
+// share does one rank's part of a call. A panic, which would leave the others waiting, becomes a fault of the call on all ranks.
+func (m *meeting) share(turn, pos int, p *plan, state uint32, j *job) {
+	defer func() {
+		if p := recover(); p != nil {
+			// The round that follows, in which everyone looks.
+			m.broken.Store(&breakage{round: m.seats[pos].round + 1, fault: m.panicked(pos, p)})
+		}
+	}()
+	if state == direct {
+		m.workDirect(turn, pos, p, j)
+		return
+	}
+	m.work(turn, pos, p, j)
+}
+
+func (m *meeting) panicked(pos int, p any) *fault {
+	rank := m.seats[pos].rank
+	return &fault{code: comm.Internal, a: rank, b: rank, err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+}
+
+// breakage returns the panic of a share in the call that the seat has just finished.
+func (m *meeting) breakage(pos int) *fault {
+	if b := m.broken.Load(); b != nil && b.round == m.seats[pos].round {
+		return b.fault
+	}
+	return nil
+}
