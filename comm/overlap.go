@@ -44,6 +44,9 @@ func samePlace(a, b Buffer) bool {
 	return a.Addr() == b.Addr() && (a.stride == b.stride || a.rows <= 1 && b.rows <= 1)
 }
 
+// Overlaps reports whether two buffers share an element. Columns of one matrix that lie side by side do not.
+func (b Buffer) Overlaps(o Buffer) bool { return overlap(&b, &o) }
+
 // overlap reports whether two buffers of one element type share memory. Columns of one matrix that lie side by side
 // do not.
 func overlap(a, b *Buffer) bool {

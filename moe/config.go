@@ -2,6 +2,7 @@ package moe
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
@@ -81,8 +82,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("moe: hidden %d, %d experts of width %d; all must be at least 1", c.Hidden, c.NumExperts, c.Intermediate)
 	case c.TopK < 1 || c.TopK > c.NumExperts:
 		return fmt.Errorf("moe: top-%d of %d experts", c.TopK, c.NumExperts)
-	case c.MaxTokens < 1:
-		return fmt.Errorf("moe: MaxTokens %d; give the most rows that one rank passes to Forward", c.MaxTokens)
+	case c.MaxTokens < 1 || c.MaxTokens > math.MaxInt32:
+		return fmt.Errorf("moe: MaxTokens %d is not in [1, %d]; give the most rows that one rank passes to Forward", c.MaxTokens, math.MaxInt32)
+	case math.IsNaN(float64(c.Scale)) || math.IsInf(float64(c.Scale), 0):
+		return fmt.Errorf("moe: Scale %v is not finite", c.Scale)
 	case c.SharedIntermediate < 0:
 		return fmt.Errorf("moe: SharedIntermediate %d", c.SharedIntermediate)
 	case c.Scoring > Sigmoid:

@@ -39,22 +39,19 @@ type Layer struct {
 
 // New makes the layer. It is collective over c, which holds all TP x DP ranks, and checks that all ranks gave the same
 // Config. x is the exchanger that cfg.Parallel.UseExchange asks for (made with ep.Config of cfg.Exchange), else nil; it
-// stays the caller's to close. Combinations that do not fit are refused with the reason.
+// stays the caller's to close. Combinations that do not fit are Invalid errors with the reason, on every rank.
 func New(ctx context.Context, c *comm.Comm, cfg Config, w Weights, x ep.Exchanger) (*Layer, error) {
 	if cfg.Workspace == nil {
 		cfg.Workspace = new(Workspace)
 	}
 	choice, err := choose(cfg, c.Size(), c.Device().Kind)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = checkExchanger(cfg, choice, c.Size(), x)
 	}
-	if err := checkExchanger(cfg, choice, c.Size(), x); err != nil {
-		return nil, err
+	if err == nil {
+		err = checkWeights(cfg, w)
 	}
-	if err := checkWeights(cfg, w); err != nil {
-		return nil, err
-	}
-	if err := agree(c, cfg, w); err != nil {
+	if err := agree(c, cfg, w, err); err != nil {
 		return nil, err
 	}
 	l := &Layer{cfg: cfg, comm: c, choice: choice}
@@ -71,7 +68,7 @@ func New(ctx context.Context, c *comm.Comm, cfg Config, w Weights, x ep.Exchange
 // Forward computes out [numTokens, hidden] from x [numTokens, hidden]: router, experts, weighted sum, shared experts; no
 // residual. All ranks call it, also with zero tokens. With DP = 1 all ranks pass the same x and get the same out; with
 // DP > 1 every rank passes rows of its own. The layer computes in F32; BF16 and F16 buffers are converted on the way in
-// and rounded once on the way out. out must not overlap x.
+// and rounded once on the way out. out overlapping x is an Invalid error.
 func (l *Layer) Forward(s comm.Stream, out, x comm.Buffer) error {
 	if err := l.check(out, x); err != nil {
 		return err
@@ -123,6 +120,9 @@ func (l *Layer) check(out, x comm.Buffer) error {
 	if out.Rows() != x.Rows() {
 		return l.fail("out has %d rows, x %d", out.Rows(), x.Rows())
 	}
+	if out.Overlaps(x) {
+		return l.fail("out %v overlaps x %v; the layer reads x while it writes out", out, x)
+	}
 	if x.Rows() > l.cfg.MaxTokens {
 		return l.fail("%d tokens > MaxTokens %d", x.Rows(), l.cfg.MaxTokens)
 	}
@@ -144,5 +144,5 @@ func (l *Layer) checkBuffer(name string, b comm.Buffer) error {
 }
 
 func (l *Layer) fail(format string, a ...any) error {
-	return comm.Errorf("moe forward", l.comm.Rank(), comm.Invalid, format, a...)
+	return comm.Errorf("moe forward", l.comm.WorldRank(), comm.Invalid, format, a...)
 }

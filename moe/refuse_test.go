@@ -3,6 +3,7 @@ package moe_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,6 +83,9 @@ func TestRefusals(t *testing.T) {
 			w.Router = append([]float32(nil), w.Router...)
 			w.Router[5] += float32(rank)
 		}, "ranks 0 and 1 give different"},
+		{"one rank's router", tp, nil, good, func(rank int, _ *moe.Config, w *moe.Weights) { w.Router = w.Router[rank:] }, "rank 1"},
+		{"scale", tp, nil, good, func(_ int, c *moe.Config, _ *moe.Weights) { c.Scale = float32(math.NaN()) }, "Scale NaN"},
+		{"too many rows", tp, nil, good, func(_ int, c *moe.Config, _ *moe.Weights) { c.MaxTokens = math.MaxInt }, "MaxTokens 9223372036854775807"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			require.ErrorContains(t, construct(t, m, c.cfg, c.s, c.xc, c.change), c.want)
@@ -105,6 +109,7 @@ func one(t testing.TB, m *model, maxTokens int, fn func(l *moe.Layer)) {
 func TestForwardRefusals(t *testing.T) {
 	m := randomModel(odd, 59)
 	buf := func(n, cols int) comm.Buffer { return comm.Of(make([]float32, n*cols), cols) }
+	both := buf(3, 72)
 	one(t, m, 4, func(l *moe.Layer) {
 		for _, c := range []struct {
 			out, x comm.Buffer
@@ -115,6 +120,8 @@ func TestForwardRefusals(t *testing.T) {
 			{buf(2, 71), buf(2, 72), "needs 72 columns"},
 			{buf(2, 72), buf(2, 8), "needs 72 columns"},
 			{comm.Buffer{}, buf(2, 72), "out: no buffer"},
+			{both, both, "overlaps"},
+			{both.Slice(0, 2), both.Slice(1, 3), "overlaps"},
 			{buf(2, 72), comm.Of(make([]int32, 144), 72), "the layer takes f32, bf16 and f16"},
 		} {
 			err := l.Forward(comm.Stream{}, c.out, c.x)
