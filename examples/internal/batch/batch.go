@@ -14,7 +14,7 @@ type Seq struct {
 	ID         uint64  // the request
 	Tokens     []int32 // ids at positions [Start, Start+len(Tokens)); at least one
 	Start      int     // keys and values of positions [0, Start) are in the blocks already
-	Blocks     []int32 // block i of the sequence holds positions [i*BlockSize, (i+1)*BlockSize); covers Start+len(Tokens)
+	Blocks     []int32 // block i of the sequence holds positions [i*BlockSize, (i+1)*BlockSize); covers Start+len(Tokens). Full ones before Start may be other sequences' too; the step only reads them
 	NumLogits  int     // logits are wanted for the last NumLogits of Tokens: 0 for a chunk of a prompt that goes on
 	Generation bool    // a decode step; else context (prompt) tokens
 }

@@ -90,12 +90,12 @@ func TestPrefixCacheKeepsTheBits(t *testing.T) {
 	f, err := checkpoint.OpenFS(bundled.FS(), bundled.Name)
 	require.NoError(t, err)
 	defer f.Close()
-	families, layouts := 2, []string{"tp1", "dp2+ep2"}
+	families, words, layouts := 2, 200, []string{"tp1", "dp2+ep2"}
 	if testing.Short() || race.Enabled {
-		families = 1
+		families, words = 1, 60
 	}
 	var reqs []engine.Request
-	for i, ids := range postings(t, f, families, 200) {
+	for i, ids := range postings(t, f, families, words) {
 		req := engine.Request{IDs: ids, MaxTokens: 4, Logprobs: 5 * (i % 2), Echo: i%4 == 1}
 		if i%4 == 2 {
 			seed := int64(i)
@@ -112,6 +112,7 @@ func TestPrefixCacheKeepsTheBits(t *testing.T) {
 				{MaxBatchedTokens: 4096, PrefixCaching: true, WaitForPrefix: true, Policy: engine.PrefixAware(2000)},
 				{MaxBatchedTokens: 200, PrefixCaching: true},
 			} {
+				c.BlockSize = 16
 				d := open(t, f, name, c)
 				for pass := range 2 {
 					if pass == 1 && !c.PrefixCaching {
@@ -128,6 +129,8 @@ func TestPrefixCacheKeepsTheBits(t *testing.T) {
 					}
 					require.Equal(t, c.PrefixCaching, cached > 0, text)
 				}
+				require.NoError(t, d.Stop(t.Context()))
+				require.Equal(t, d.Formula(), d.Measured(), "the collectives of the tokens that ran")
 			}
 		})
 	}
