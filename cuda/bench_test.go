@@ -140,16 +140,7 @@ func BenchmarkLaunch(b *testing.B) {
 	}
 }
 
-func ExampleStream_Launch() {
-	type params struct { // void add(float *out, const float *a, const float *b, int n)
-		out, a, b uintptr
-		n         int32
-	}
-	run := func(s *cuda.Stream, f *cuda.Function, p params) error {
-		l := cuda.Linear(int(p.n+255)/256, 256)
-		return cuda.Run(s, f, &l, &p)
-	}
-	_ = run
-	fmt.Println(cuda.Linear(4, 256).Grid)
-	// Output: [4 1 1]
+func ExampleInfo_Arch() {
+	fmt.Println(cuda.Info{Name: "NVIDIA H200", Major: 9}.Arch(), cuda.Info{Name: "NVIDIA A100", Major: 8}.Arch())
+	// Output: sm_90a sm_80
 }

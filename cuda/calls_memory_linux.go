@@ -35,8 +35,6 @@ package cuda
 #cgo nocallback weft_cuCtxEnablePeerAccess
 #cgo noescape weft_cuCtxGetStreamPriorityRange
 #cgo nocallback weft_cuCtxGetStreamPriorityRange
-#cgo noescape weft_cuCtxGetDevice
-#cgo nocallback weft_cuCtxGetDevice
 #cgo noescape weft_cuMemGetInfo
 #cgo nocallback weft_cuMemGetInfo
 #cgo noescape weft_cuMemAlloc
@@ -51,8 +49,6 @@ package cuda
 #cgo nocallback weft_cuMemHostRegister
 #cgo noescape weft_cuMemHostUnregister
 #cgo nocallback weft_cuMemHostUnregister
-#cgo noescape weft_cuMemHostGetDevicePointer
-#cgo nocallback weft_cuMemHostGetDevicePointer
 #cgo noescape weft_cuMemcpyAsync
 #cgo nocallback weft_cuMemcpyAsync
 #cgo noescape weft_cuMemsetD8Async
@@ -144,10 +140,6 @@ func cuCtxGetStreamPriorityRange(ctx uintptr, least *int32, greatest *int32) Cod
 	return Code(C.weft_cuCtxGetStreamPriorityRange(C.uintptr_t(ctx), (*C.int32_t)(least), (*C.int32_t)(greatest)))
 }
 
-func cuCtxGetDevice(ctx uintptr, dev *int32) Code {
-	return Code(C.weft_cuCtxGetDevice(C.uintptr_t(ctx), (*C.int32_t)(dev)))
-}
-
 func cuMemGetInfo(ctx uintptr, free *uintptr, total *uintptr) Code {
 	return Code(C.weft_cuMemGetInfo(C.uintptr_t(ctx), (*C.size_t)(unsafe.Pointer(free)), (*C.size_t)(unsafe.Pointer(total))))
 }
@@ -174,10 +166,6 @@ func cuMemHostRegister(ctx uintptr, addr uintptr, bytes uintptr, flags uint32) C
 
 func cuMemHostUnregister(ctx uintptr, addr uintptr) Code {
 	return Code(C.weft_cuMemHostUnregister(C.uintptr_t(ctx), C.uintptr_t(addr)))
-}
-
-func cuMemHostGetDevicePointer(ctx uintptr, out *uintptr, addr uintptr, flags uint32) Code {
-	return Code(C.weft_cuMemHostGetDevicePointer(C.uintptr_t(ctx), (*C.uintptr_t)(unsafe.Pointer(out)), C.uintptr_t(addr), C.uint32_t(flags)))
 }
 
 func cuMemcpyAsync(ctx uintptr, dst uintptr, src uintptr, bytes uintptr, stream uintptr) Code {

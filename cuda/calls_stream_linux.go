@@ -17,8 +17,6 @@ package cuda
 #cgo nocallback weft_cuStreamWaitEvent
 #cgo noescape weft_cuStreamGetCtx
 #cgo nocallback weft_cuStreamGetCtx
-#cgo noescape weft_cuStreamGetPriority
-#cgo nocallback weft_cuStreamGetPriority
 #cgo noescape weft_cuStreamIsCapturing
 #cgo nocallback weft_cuStreamIsCapturing
 #cgo noescape weft_cuStreamBeginCapture
@@ -96,10 +94,6 @@ func cuStreamWaitEvent(ctx uintptr, stream uintptr, event uintptr, flags uint32)
 
 func cuStreamGetCtx(ctx uintptr, stream uintptr, out *uintptr) Code {
 	return Code(C.weft_cuStreamGetCtx(C.uintptr_t(ctx), C.uintptr_t(stream), (*C.uintptr_t)(unsafe.Pointer(out))))
-}
-
-func cuStreamGetPriority(ctx uintptr, stream uintptr, priority *int32) Code {
-	return Code(C.weft_cuStreamGetPriority(C.uintptr_t(ctx), C.uintptr_t(stream), (*C.int32_t)(priority)))
 }
 
 func cuStreamIsCapturing(ctx uintptr, stream uintptr, status *int32) Code {

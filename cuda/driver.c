@@ -103,25 +103,34 @@ int32_t weft_exec_update(uintptr_t ctx, uintptr_t exec, uintptr_t graph, int32_t
     return r;
 }
 
+enum { max_attributes = 4 };
+
+static void add_number(weft_config *c, int32_t id, uint32_t number) {
+    if (number != 0) {
+        weft_attribute *a = &c->attributes[c->num++];
+        a->id = id;
+        a->value.number = number;
+    }
+}
+
 static weft_config config(const weft_shape *s, uintptr_t stream, weft_attribute *attributes) {
+    const int32_t cooperative = 2, cluster = 4, overlap = 6, domain = 10;
     weft_config c = {s->grid[0], s->grid[1], s->grid[2], s->block[0], s->block[1], s->block[2], s->shared, stream, attributes, 0};
     if (s->cluster > 1) {
         weft_attribute *a = &attributes[c.num++];
-        a->id = 4;
+        a->id = cluster;
         a->value.dim.x = s->cluster;
         a->value.dim.y = a->value.dim.z = 1;
     }
-    if (s->cooperative) {
-        weft_attribute *a = &attributes[c.num++];
-        a->id = 2;
-        a->value.number = 1;
-    }
+    add_number(&c, cooperative, s->cooperative);
+    add_number(&c, domain, s->remote);
+    add_number(&c, overlap, s->overlap);
     return c;
 }
 
 // weft_launch passes the kernel's parameters as one packed buffer, whose size the library checks.
 int32_t weft_launch(uintptr_t ctx, uintptr_t stream, uintptr_t f, const void *shape, void *params, size_t bytes) {
-    weft_attribute attributes[2] = {0};
+    weft_attribute attributes[max_attributes] = {0};
     weft_config c = config(shape, stream, attributes);
     void *extra[] = {(void *)1, params, (void *)2, &bytes, (void *)0};
     int r = enter(ctx);
@@ -129,7 +138,7 @@ int32_t weft_launch(uintptr_t ctx, uintptr_t stream, uintptr_t f, const void *sh
 }
 
 int32_t weft_max_clusters(uintptr_t ctx, uintptr_t f, const void *shape, int32_t *n) {
-    weft_attribute attributes[2] = {0};
+    weft_attribute attributes[max_attributes] = {0};
     weft_config c = config(shape, 0, attributes);
     if (p_cuOccupancyMaxActiveClusters == NULL)
         return weft_missing;

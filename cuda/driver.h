@@ -50,7 +50,6 @@ _Static_assert(sizeof(weft_attribute) == 72 && sizeof(weft_config) == 56, "layou
     X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (int32_t dev), (dev), REQUIRED, "") \
     X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, (uintptr_t peer, uint32_t flags), (peer, flags), REQUIRED, "") \
     X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, (int32_t *least, int32_t *greatest), (least, greatest), REQUIRED, "") \
-    X(cuCtxGetDevice, cuCtxGetDevice, (int32_t *dev), (dev), REQUIRED, "") \
     X(cuMemGetInfo, cuMemGetInfo_v2, (size_t *free, size_t *total), (free, total), REQUIRED, "") \
     X(cuMemAlloc, cuMemAlloc_v2, (uintptr_t *out, size_t bytes), (out, bytes), REQUIRED, "") \
     X(cuMemFree, cuMemFree_v2, (uintptr_t addr), (addr), REQUIRED, "") \
@@ -58,7 +57,6 @@ _Static_assert(sizeof(weft_attribute) == 72 && sizeof(weft_config) == 56, "layou
     X(cuMemFreeHost, cuMemFreeHost, (uintptr_t addr), (addr), REQUIRED, "") \
     X(cuMemHostRegister, cuMemHostRegister_v2, (uintptr_t addr, size_t bytes, uint32_t flags), (addr, bytes, flags), REQUIRED, "") \
     X(cuMemHostUnregister, cuMemHostUnregister, (uintptr_t addr), (addr), REQUIRED, "") \
-    X(cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, (uintptr_t *out, uintptr_t addr, uint32_t flags), (out, addr, flags), REQUIRED, "") \
     X(cuMemcpyAsync, cuMemcpyAsync, (uintptr_t dst, uintptr_t src, size_t bytes, uintptr_t stream), (dst, src, bytes, stream), REQUIRED, "") \
     X(cuMemsetD8Async, cuMemsetD8Async, (uintptr_t dst, uint8_t value, size_t n, uintptr_t stream), (dst, value, n, stream), REQUIRED, "") \
     X(cuMemsetD32Async, cuMemsetD32Async, (uintptr_t dst, uint32_t value, size_t n, uintptr_t stream), (dst, value, n, stream), REQUIRED, "") \
@@ -78,7 +76,6 @@ _Static_assert(sizeof(weft_attribute) == 72 && sizeof(weft_config) == 56, "layou
     X(cuStreamSynchronize, cuStreamSynchronize, (uintptr_t stream), (stream), REQUIRED, "") \
     X(cuStreamWaitEvent, cuStreamWaitEvent, (uintptr_t stream, uintptr_t event, uint32_t flags), (stream, event, flags), REQUIRED, "") \
     X(cuStreamGetCtx, cuStreamGetCtx, (uintptr_t stream, uintptr_t *out), (stream, out), REQUIRED, "") \
-    X(cuStreamGetPriority, cuStreamGetPriority, (uintptr_t stream, int32_t *priority), (stream, priority), REQUIRED, "") \
     X(cuStreamIsCapturing, cuStreamIsCapturing, (uintptr_t stream, int32_t *status), (stream, status), REQUIRED, "") \
     X(cuStreamBeginCapture, cuStreamBeginCapture_v2, (uintptr_t stream, int32_t mode), (stream, mode), REQUIRED, "") \
     X(cuStreamEndCapture, cuStreamEndCapture, (uintptr_t stream, uintptr_t *graph), (stream, graph), REQUIRED, "") \
@@ -137,9 +134,9 @@ int32_t weft_ipc_open(uintptr_t ctx, uintptr_t *out, const void *handle);
 int32_t weft_copy_host(uintptr_t ctx, uintptr_t dst, uintptr_t src, void *host, size_t bytes, uintptr_t stream);
 int32_t weft_exec_update(uintptr_t ctx, uintptr_t exec, uintptr_t graph, int32_t *result);
 
-// weft_shape is the shape of a launch; cluster 0 and cooperative 0 leave those attributes out.
+// weft_shape is the shape of a launch; an attribute that is 0 is left out.
 typedef struct {
-    uint32_t grid[3], block[3], shared, cluster, cooperative;
+    uint32_t grid[3], block[3], shared, cluster, cooperative, remote, overlap;
 } weft_shape;
 int32_t weft_launch(uintptr_t ctx, uintptr_t stream, uintptr_t f, const void *shape, void *params, size_t bytes);
 int32_t weft_max_clusters(uintptr_t ctx, uintptr_t f, const void *shape, int32_t *n);

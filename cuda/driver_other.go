@@ -36,7 +36,6 @@ func cuDevicePrimaryCtxRetain(*uintptr, int32) Code                             
 func cuDevicePrimaryCtxRelease(int32) Code                                          { return noLibrary }
 func cuCtxEnablePeerAccess(uintptr, uintptr, uint32) Code                           { return noLibrary }
 func cuCtxGetStreamPriorityRange(uintptr, *int32, *int32) Code                      { return noLibrary }
-func cuCtxGetDevice(uintptr, *int32) Code                                           { return noLibrary }
 func cuMemGetInfo(uintptr, *uintptr, *uintptr) Code                                 { return noLibrary }
 func cuMemAlloc(uintptr, *uintptr, uintptr) Code                                    { return noLibrary }
 func cuMemFree(uintptr, uintptr) Code                                               { return noLibrary }
@@ -44,7 +43,6 @@ func cuMemHostAlloc(uintptr, *uintptr, uintptr, uint32) Code                    
 func cuMemFreeHost(uintptr, uintptr) Code                                           { return noLibrary }
 func cuMemHostRegister(uintptr, uintptr, uintptr, uint32) Code                      { return noLibrary }
 func cuMemHostUnregister(uintptr, uintptr) Code                                     { return noLibrary }
-func cuMemHostGetDevicePointer(uintptr, *uintptr, uintptr, uint32) Code             { return noLibrary }
 func cuMemcpyAsync(uintptr, uintptr, uintptr, uintptr, uintptr) Code                { return noLibrary }
 func cuMemsetD8Async(uintptr, uintptr, uint8, uintptr, uintptr) Code                { return noLibrary }
 func cuMemsetD32Async(uintptr, uintptr, uint32, uintptr, uintptr) Code              { return noLibrary }
@@ -66,7 +64,6 @@ func cuStreamQuery(uintptr, uintptr) Code                                       
 func cuStreamSynchronize(uintptr, uintptr) Code                                   { return noLibrary }
 func cuStreamWaitEvent(uintptr, uintptr, uintptr, uint32) Code                    { return noLibrary }
 func cuStreamGetCtx(uintptr, uintptr, *uintptr) Code                              { return noLibrary }
-func cuStreamGetPriority(uintptr, uintptr, *int32) Code                           { return noLibrary }
 func cuStreamIsCapturing(uintptr, uintptr, *int32) Code                           { return noLibrary }
 func cuStreamBeginCapture(uintptr, uintptr, int32) Code                           { return noLibrary }
 func cuStreamEndCapture(uintptr, uintptr, *uintptr) Code                          { return noLibrary }

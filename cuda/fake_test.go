@@ -124,6 +124,13 @@ func TestFakeMemory(t *testing.T) {
 	same, err := d.Import(h)
 	require.NoError(t, err)
 	require.Equal(t, addr, same)
+	owner, onDevice, err := d.Owner(addr)
+	require.NoError(t, err)
+	require.True(t, onDevice)
+	require.Zero(t, owner)
+	_, _, err = d.Owner(8)
+	require.ErrorIs(t, err, comm.Invalid)
+	require.NoError(t, errors.Join(d.Register(addr, 64), d.Unregister(addr)))
 	require.NoError(t, d.Free(addr))
 	require.NoError(t, d.Free(0))
 	_, err = d.Alloc(2 << 20)
@@ -179,6 +186,10 @@ func TestFakeLaunch(t *testing.T) {
 	l.Cluster, l.Cooperative, l.Grid[2] = 4, 1, 5
 	require.NoError(t, cuda.Run(s, f, &l, &fakeParams{1, 2, 44}))
 	require.Equal(t, []uint32{7, 5, 256, 99, 498, 2, 4, 4, 2, 1, 20, 44}, last())
+	plain := cuda.Linear(7, 256)
+	plain.RemoteDomain, plain.Overlap = 1, 1
+	require.NoError(t, cuda.Run(s, f, &plain, &fakeParams{1, 2, 55}))
+	require.Equal(t, []uint32{7, 1, 256, 0, 498, 2, 10, 1, 6, 1, 20, 55}, last())
 	l.Block[0] = 2048
 	err = cuda.Run(s, f, &l, &fakeParams{})
 	require.ErrorIs(t, err, comm.Invalid)

@@ -228,6 +228,12 @@ func TestLaunchAttributes(t *testing.T) {
 	require.NoError(t, cuda.Run(r.s, r.function("ranks"), &l, &out))
 	require.NoError(t, r.s.Download(cuda.Bytes(got), out))
 	require.Equal(t, []uint32{100, 100, 100, 100, 100, 100, 100, 100}, got)
+	l = cuda.Linear(8, 32)
+	l.RemoteDomain, l.Overlap = 1, 1
+	require.NoError(t, r.s.Fill(out, 0, 32))
+	require.NoError(t, cuda.Run(r.s, r.function("ranks"), &l, &out))
+	require.NoError(t, r.s.Download(cuda.Bytes(got), out))
+	require.Equal(t, []uint32{100, 100, 100, 100, 100, 100, 100, 100}, got)
 	l = cuda.Linear(1<<20, 1024)
 	l.Cooperative = 1
 	require.ErrorContains(t, cuda.Run(r.s, r.function("ranks"), &l, &out), "cooperative 1", "more blocks than fit at once")
@@ -260,6 +266,15 @@ func TestPinnedAndCopies(t *testing.T) {
 	require.NoError(t, r.s.Wait(t.Context()))
 	require.Equal(t, p.Bytes()[:n], p.Bytes()[n:])
 	require.Equal(t, byte(6*7), p.Bytes()[n+6])
+	owner, onDevice, err := r.Owner(a + n/2)
+	require.NoError(t, err)
+	require.True(t, onDevice)
+	require.Equal(t, r.Ordinal(), owner)
+	_, onDevice, err = r.Owner(p.Addr())
+	require.NoError(t, err)
+	require.False(t, onDevice)
+	_, _, err = r.Owner(1 << 20)
+	require.ErrorIs(t, err, comm.Invalid)
 	require.ErrorIs(t, r.s.Fill32(a+1, 0, 1), comm.Invalid)
 }
 

@@ -9,6 +9,13 @@ type Launch struct {
 	Shared      uint32    // bytes of dynamic shared memory
 	Cluster     uint32    // blocks of a cluster, along x; 0 and 1 mean none
 	Cooperative uint32    // 1: all blocks are resident at once or the launch fails
+
+	// RemoteDomain 1 puts the kernel in the memory domain of kernels that talk to peers: its system-wide fences do not wait
+	// for the stores of other kernels. It needs compute capability 9.0.
+	RemoteDomain uint32
+	// Overlap 1 lets the kernel begin before the one in front of it ends; it waits itself (griddepcontrol.wait) before it
+	// reads what that one wrote. It needs compute capability 9.0.
+	Overlap uint32
 }
 
 // Linear is a one-dimensional launch.

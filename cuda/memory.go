@@ -83,6 +83,29 @@ func (p *Pinned) Close() error {
 	return nil
 }
 
+// Register pins host memory that is not Go's, such as a mapped file, so that Copy may use its address; Unregister undoes it.
+func (d *Device) Register(addr uintptr, bytes int) error {
+	const portable = 1
+	return d.checkf(cuMemHostRegister(d.ctx, addr, uintptr(bytes), portable), "register %d bytes of host memory", bytes)
+}
+
+// Unregister undoes Register.
+func (d *Device) Unregister(addr uintptr) error {
+	return d.check(cuMemHostUnregister(d.ctx, addr), "unregister host memory")
+}
+
+// Owner returns the ordinal of the device whose memory is at addr, and false for pinned host memory. An address that CUDA
+// does not know is comm.Invalid: the way to find a caller's pointer to pageable memory or to nothing before a kernel does.
+func (d *Device) Owner(addr uintptr) (ordinal int, onDevice bool, err error) {
+	const memoryType, deviceOrdinal, device = 2, 9, 2
+	var kind, v int32
+	err = d.checkf(cuPointerGetAttribute(d.ctx, unsafe.Pointer(&kind), memoryType, addr), "owner of %#x", addr)
+	if err == nil {
+		err = d.checkf(cuPointerGetAttribute(d.ctx, unsafe.Pointer(&v), deviceOrdinal, addr), "owner of %#x", addr)
+	}
+	return int(v), kind == device, err
+}
+
 // Bytes views a slice of plain numbers as bytes.
 func Bytes[T ~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64](x []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(*new(T))))

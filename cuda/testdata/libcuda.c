@@ -31,7 +31,6 @@ int cuCtxGetCurrent(h *c) { *c = current; return 0; }
 int cuCtxSetCurrent(h c) { current = c; return 0; }
 int cuCtxEnablePeerAccess(h p, unsigned f) { (void)f; return p == 78 ? 704 : 217; }
 int cuCtxGetStreamPriorityRange(int *l, int *g) { *l = 0; *g = -5; return 0; }
-OK(cuCtxGetDevice, int *d)
 int cuGetErrorName(int c, const char **s) { *s = c == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE"; return 0; }
 int cuGetErrorString(int c, const char **s) { *s = c == 2 ? "out of memory" : "made up"; return 0; }
 int cuMemGetInfo_v2(size_t *f, size_t *t) { NEED; *f = 1 << 20; *t = 1 << 21; return 0; }
@@ -41,11 +40,10 @@ int cuMemHostAlloc(h *p, size_t n, unsigned f) { NEED; (void)f; *p = (h)malloc(n
 int cuMemFreeHost(h p) { free((void *)p); return 0; }
 OK(cuMemHostRegister_v2, h p, size_t n, unsigned f)
 OK(cuMemHostUnregister, h p)
-OK(cuMemHostGetDevicePointer_v2, h *o, h p, unsigned f)
 int cuMemcpyAsync(h d, h s, size_t n, h q) { NEED; (void)q; memmove((void *)d, (void *)s, n); return 0; }
 int cuMemsetD8Async(h d, unsigned char v, size_t n, h q) { NEED; (void)q; memset((void *)d, v, n); return 0; }
 int cuMemsetD32Async(h d, unsigned v, size_t n, h q) { NEED; (void)q; while (n--) ((unsigned *)d)[n] = v; return 0; }
-OK(cuPointerGetAttribute, void *p, int a, h x)
+int cuPointerGetAttribute(int *p, int a, h x) { *p = a == 2 ? 2 : 0; return x < 4096 ? 1 : 0; }
 int cuMemAddressReserve(h *p, size_t n, size_t a, h x, uint64_t f) { NEED; (void)a; (void)x; (void)f; *p = (h)malloc(n); return 0; }
 int cuMemAddressFree(h p, size_t n) { (void)n; free((void *)p); return 0; }
 int cuMemCreate(h *o, size_t n, const int *prop, uint64_t f) { NEED; (void)f; if (n > 1 << 24) return 2; *o = 1000 + prop[3]; return prop[0] == 1 && prop[2] == 1 ? 0 : 1; }
@@ -66,7 +64,6 @@ int cuStreamQuery(h s) { NEED; return s == 505 ? 600 : 0; }
 int cuStreamSynchronize(h s) { NEED; (void)s; return capturing ? 900 : 0; }
 OK(cuStreamWaitEvent, h s, h e, unsigned f)
 int cuStreamGetCtx(h s, h *c) { *c = s == 600 ? 5 : 77; return 0; }
-OK(cuStreamGetPriority, h s, int *p)
 int cuStreamIsCapturing(h s, int *v) { (void)s; *v = capturing; return 0; }
 int cuStreamBeginCapture_v2(h s, int m) { (void)s; capturing = 1; return m == 1 ? 0 : 1; }
 int cuStreamEndCapture(h s, h *g) { (void)s; capturing = 0; *g = 900; return 0; }

@@ -27,6 +27,7 @@ _Static_assert(sizeof(heuristic) == 96, "layout");
 	X(int, cublasLtMatmulPreferenceDestroy, (uintptr_t), 0) \
 	X(int, cublasLtMatmulPreferenceSetAttribute, (uintptr_t, int, const void *, size_t), 0) \
 	X(int, cublasLtMatmulAlgoGetHeuristic, (uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, int, heuristic *, int *), 0) \
+	X(int, cublasLtMatmulAlgoCheck, (uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, const algo *, heuristic *), 0) \
 	X(int, cublasLtMatmul, (uintptr_t, uintptr_t, const float *, uintptr_t, uintptr_t, uintptr_t, uintptr_t, const float *, \
 		uintptr_t, uintptr_t, uintptr_t, uintptr_t, const algo *, uintptr_t, size_t, uintptr_t), 0)
 
@@ -126,19 +127,36 @@ static plan *weft_plan_create(uintptr_t ctx, uintptr_t h, const shape *s, int32_
 	return NULL;
 }
 
+static int set_rows(plan *p, int64_t m) {
+	uint64_t cols = m;
+	if (p->m == m)
+		return 0;
+	int r = p_cublasLtMatrixLayoutSetAttribute(p->a, 3, &cols, sizeof cols);
+	if (r == 0)
+		r = p_cublasLtMatrixLayoutSetAttribute(p->d, 3, &cols, sizeof cols);
+	if (r == 0)
+		p->m = m;
+	return r;
+}
+
+// weft_first_refused returns the first M in [from, to] that the plan's algorithm does not do; to + 1 when it does all.
+static int64_t weft_first_refused(uintptr_t ctx, uintptr_t h, plan *p, size_t workspace, int64_t from, int64_t to) {
+	heuristic got;
+	if (set_current(ctx))
+		return from;
+	for (; from <= to; from++)
+		if (set_rows(p, from) || p_cublasLtMatmulAlgoCheck(h, p->desc, p->b, p->a, p->d, p->d, &p->algo, &got) || got.workspace > workspace)
+			break;
+	return from;
+}
+
 static int32_t weft_matmul(uintptr_t ctx, uintptr_t h, plan *p, int64_t m, uintptr_t d, uintptr_t a, uintptr_t b, float alpha,
 		float beta, uintptr_t workspace, size_t bytes, uintptr_t stream) {
 	if (set_current(ctx))
 		return not_initialized;
-	if (p->m != m) {
-		uint64_t cols = m;
-		int r = p_cublasLtMatrixLayoutSetAttribute(p->a, 3, &cols, sizeof cols);
-		if (r == 0)
-			r = p_cublasLtMatrixLayoutSetAttribute(p->d, 3, &cols, sizeof cols);
-		if (r != 0)
-			return r;
-		p->m = m;
-	}
+	int r = set_rows(p, m);
+	if (r != 0)
+		return r;
 	return p_cublasLtMatmul(h, p->desc, &alpha, b, p->b, a, p->a, &beta, d, p->d, d, p->d, &p->algo, workspace, bytes, stream);
 }
 
@@ -203,6 +221,10 @@ func createPlan(ctx, h uintptr, s *shape) (*plan, int32) {
 }
 
 func destroyPlan(p *plan) { C.weft_plan_destroy(p) }
+
+func firstRefused(ctx, h uintptr, p *plan, workspace uint64, from, to int) int {
+	return int(C.weft_first_refused(C.uintptr_t(ctx), C.uintptr_t(h), p, C.size_t(workspace), C.int64_t(from), C.int64_t(to)))
+}
 
 func matmul(ctx, h uintptr, p *plan, m int64, d, a, b uintptr, alpha, beta float32, workspace uintptr, bytes uint64, stream uintptr) int32 {
 	return int32(C.weft_matmul(C.uintptr_t(ctx), C.uintptr_t(h), p, C.int64_t(m), C.uintptr_t(d), C.uintptr_t(a), C.uintptr_t(b),

@@ -5,6 +5,6 @@
 //
 // All matrices are row-major with a row stride. Sums are fp32 for every type. A [Handle] belongs to one rank and owns its
 // workspace; it asks the library's heuristic once for each shape and each power of two of M, so that a decode step with one
-// row more than the last asks nothing. The first run of an algorithm loads code, which waits for running kernels: call
+// row more than the last asks nothing; an M that the bucket's algorithm refuses gets one of its own. The first run of an algorithm loads code, which waits for running kernels: call
 // [Handle.Warm] for every bucket before ranks wait for each other.
 package cublaslt

@@ -189,6 +189,36 @@ func TestMatmulPlansOncePerBucket(t *testing.T) {
 	require.NoError(t, r.h.Matmul(r.s, p, d, a, b, 1, 0))
 }
 
+// The library's fp32 algorithm for 8 rows refuses 1 row. After Warm every M has an algorithm, and none is planned later.
+func TestWarmCoversRefusedRows(t *testing.T) {
+	r := newRig(t)
+	one := make([]float32, 64*64)
+	for i := range one {
+		one[i] = 1
+	}
+	for _, typ := range []dtype.DType{dtype.F32, dtype.BF16} {
+		p := Problem{M: 40, N: 64, K: 64, TransB: true, Type: typ, Out: typ}
+		require.NoError(t, r.h.Warm(r.s, p))
+		count := func() (n int) {
+			for _, set := range r.h.plans {
+				n += 1 + len(set.exact)
+			}
+			return n
+		}
+		planned := count()
+		t.Logf("%v: %d plans in %d buckets", typ, planned, len(r.h.plans))
+		a, b, d := r.put(one, typ), r.put(one, typ), r.put(one, typ)
+		for p.M = 1; p.M <= 64; p.M++ {
+			require.NoError(t, r.s.Fill(d, 0xff, p.M*64*int(typ.Size())))
+			require.NoError(t, r.h.Matmul(r.s, p, d, a, b, 1, 0))
+			for i, v := range r.get(d, p.M*64, typ) {
+				require.Equal(t, float32(64), v, "%v, M %d, element %d", typ, p.M, i)
+			}
+		}
+		require.Equal(t, planned, count(), "no plan after Warm")
+	}
+}
+
 // Random inputs at a size that fills the GPU: the rate, and the error against fp64 on sampled elements.
 func TestMatmulRate(t *testing.T) {
 	if testing.Short() {

@@ -21,7 +21,7 @@ type Handle struct {
 	handle    uintptr
 	workspace uintptr
 	bytes     int
-	plans     map[Problem]*plan
+	plans     map[Problem]*plans
 }
 
 // New makes a handle with a workspace of so many bytes of device memory, 0 for DefaultWorkspace. The caller calls Close
@@ -33,7 +33,7 @@ func New(dev *cuda.Device, workspace int) (h *Handle, err error) {
 	if workspace == 0 {
 		workspace = DefaultWorkspace
 	}
-	h = &Handle{dev: dev, bytes: workspace, plans: map[Problem]*plan{}}
+	h = &Handle{dev: dev, bytes: workspace, plans: map[Problem]*plans{}}
 	if h.workspace, err = dev.Alloc(workspace); err != nil {
 		return nil, fmt.Errorf("cublaslt: workspace: %w", err)
 	}
@@ -43,18 +43,43 @@ func New(dev *cuda.Device, workspace int) (h *Handle, err error) {
 	return h, nil
 }
 
-// plan returns the algorithm for p's bucket, asking the library the first time.
-func (h *Handle) plan(p Problem) (*plan, error) {
+// plans are the algorithms of one shape and bucket: one for all M of the bucket, and one for each M that it refuses.
+type plans struct {
+	top   *plan
+	exact map[int]*plan
+}
+
+// find returns the algorithm for p, asking the library the first time.
+func (h *Handle) find(p Problem) (*plans, *plan, error) {
 	key := p.dense()
 	key.M = Bucket(p.M)
-	if pl := h.plans[key]; pl != nil {
-		return pl, nil
+	set := h.plans[key]
+	if set == nil {
+		top, err := h.newPlan(key)
+		if err != nil {
+			return nil, nil, err
+		}
+		set = &plans{top: top}
+		h.plans[key] = set
 	}
-	pl, err := h.newPlan(key)
+	if set.exact != nil {
+		if pl := set.exact[p.M]; pl != nil {
+			return set, pl, nil
+		}
+	}
+	return set, set.top, nil
+}
+
+// exactly gives one M an algorithm of its own.
+func (h *Handle) exactly(set *plans, p Problem) (*plan, error) {
+	pl, err := h.newPlan(p.dense())
 	if err != nil {
 		return nil, err
 	}
-	h.plans[key] = pl
+	if set.exact == nil {
+		set.exact = map[int]*plan{}
+	}
+	set.exact[p.M] = pl
 	return pl, nil
 }
 
@@ -89,19 +114,32 @@ func (h *Handle) Matmul(s *cuda.Stream, p Problem, d, a, b uintptr, alpha, beta 
 	if (d|a|b)%alignment != 0 {
 		return &Error{Text: fmt.Sprintf("addresses %#x, %#x, %#x are not multiples of %d", d, a, b, alignment), Code: comm.Invalid}
 	}
-	pl, err := h.plan(p)
+	set, pl, err := h.find(p)
 	if err != nil {
 		return err
 	}
-	status := matmul(h.dev.Context(), h.handle, pl, int64(p.M), d, a, b, alpha, beta, h.workspace, uint64(h.bytes), s.Handle())
+	status := h.run(s, pl, p.M, d, a, b, alpha, beta)
+	if status == notSupported && pl == set.top {
+		if pl, err = h.exactly(set, p); err != nil {
+			return err
+		}
+		status = h.run(s, pl, p.M, d, a, b, alpha, beta)
+	}
 	if status != 0 {
 		return check(status, "[%d, %d] x [%d, %d]", p.M, p.K, p.K, p.N)
 	}
 	return nil
 }
 
-// Warm plans the buckets of p for M from 1 to p.M and runs each once on scratch memory, so that no later product loads code.
-// It returns when they are done.
+// notSupported is what the library answers, before it enqueues anything, when an algorithm does not do a shape.
+const notSupported = 15
+
+func (h *Handle) run(s *cuda.Stream, pl *plan, m int, d, a, b uintptr, alpha, beta float32) int32 {
+	return matmul(h.dev.Context(), h.handle, pl, int64(m), d, a, b, alpha, beta, h.workspace, uint64(h.bytes), s.Handle())
+}
+
+// Warm plans the buckets of p for M from 1 to p.M, checks which M each bucket's algorithm refuses, and runs every algorithm
+// once on scratch memory, so that no later product plans anything or loads code. It returns when they are done.
 func (h *Handle) Warm(s *cuda.Stream, p Problem) (err error) {
 	q := p.dense()
 	size := int(p.Type.Size())
@@ -125,18 +163,44 @@ func (h *Handle) Warm(s *cuda.Stream, p Problem) (err error) {
 			return err
 		}
 	}
-	for q.M = Bucket(1); q.M <= top; q.M *= 2 {
-		if err := h.Matmul(s, q, scratch[0], scratch[1], scratch[2], 1, 0); err != nil {
+	for low := 1; low <= top; low = Bucket(low) + 1 {
+		if err := h.warmBucket(s, q, low, Bucket(low), scratch); err != nil {
 			return err
 		}
 	}
 	return s.Synchronize()
 }
 
+// warmBucket warms the bucket of M from low to high.
+func (h *Handle) warmBucket(s *cuda.Stream, q Problem, low, high int, scratch []uintptr) error {
+	q.M = high
+	if err := h.Matmul(s, q, scratch[0], scratch[1], scratch[2], 1, 0); err != nil {
+		return err
+	}
+	set, _, err := h.find(q)
+	if err != nil {
+		return err
+	}
+	for q.M = low; ; q.M++ {
+		if q.M = firstRefused(h.dev.Context(), h.handle, set.top, uint64(h.bytes), q.M, high); q.M > high {
+			return nil
+		}
+		if _, err := h.exactly(set, q); err != nil {
+			return err
+		}
+		if err := h.Matmul(s, q, scratch[0], scratch[1], scratch[2], 1, 0); err != nil {
+			return err
+		}
+	}
+}
+
 // Close frees the workspace and the plans. None of its products may be running.
 func (h *Handle) Close() error {
-	for _, pl := range h.plans {
-		destroyPlan(pl)
+	for _, set := range h.plans {
+		destroyPlan(set.top)
+		for _, pl := range set.exact {
+			destroyPlan(pl)
+		}
 	}
 	h.plans = nil
 	err := errors.Join(check(destroyHandle(h.dev.Context(), h.handle), "destroy a handle"), h.dev.Free(h.workspace))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,8 +141,12 @@ func TestNotFound(t *testing.T) {
 		paths = append(paths, a.Path)
 		require.NotEmpty(t, a.Why, a.Path)
 	}
-	require.Equal(t, []string{"libweft_x.so.2", "libweft_x.so", "/nowhere/cuda/lib64/libweft_x.so.2", "/usr/local/cuda/lib64/libweft_x.so.2",
-		"/nowhere/more/libweft_x.so.2"}, paths[:5])
+	at := -1
+	for _, want := range []string{"libweft_x.so.2", "libweft_x.so", "/nowhere/cuda/lib64/libweft_x.so.2", "/usr/local/cuda/lib64/libweft_x.so.2", "/nowhere/more/libweft_x.so.2"} {
+		i := slices.Index(paths, want) // a toolkit that is here adds folders of its own in between
+		require.Greater(t, i, at, "%s in %v", want, paths)
+		at = i
+	}
 	require.ErrorContains(t, err, "libx not found; tried")
 	require.ErrorContains(t, err, "set WEFT_DL_TEST_LIB to the file or its folder")
 
