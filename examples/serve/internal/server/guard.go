@@ -72,7 +72,11 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, *api.Erro
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(s.cfg.ReadTimeout)) // not every writer has deadlines, as in tests
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBodyBytes))
-	_ = control.SetReadDeadline(time.Time{}) // or it would look as if the client had left
+	if err == nil {
+		_ = control.SetReadDeadline(time.Time{}) // or it would look as if the client had left
+	} else {
+		w.Header().Set("Connection", "close") // nobody waits for the rest
+	}
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
