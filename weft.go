@@ -2,21 +2,25 @@ package weft
 
 import (
 	"context"
-	"runtime"
+	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/local"
+	"github.com/weftgo/weft/comm/p2p"
 )
 
 // Config says which world to open. The zero value is one rank on the CPU.
 type Config struct {
-	// Ranks is the number of ranks: goroutines of this process, 1 to 64 on the CPU. 0 means 1.
+	// Ranks is the number of ranks: goroutines of this process, 1 to 64 on the CPU. 0 means 1, or as many as Devices says.
 	Ranks int
-	// Devices is where they run: "cpu", which "" means too. Ranks are not cores; eight ranks run on any machine.
+	// Devices is where they run: "cpu", which "" means too; ranks are not cores, eight run on any machine. Or GPUs, one for
+	// each rank: "cuda:0-7", "cuda:0,2", or "cuda:0x8" for eight ranks that share GPU 0.
 	Devices string
-	// Driver is the name of the driver: "local", which "" means too.
+	// Driver is the name of the driver: "local" on the CPU, "p2p" on GPUs, which "" means too.
 	Driver string
 	// Timeout is the longest a rank waits for another before the world is declared dead. 0 means 60 s.
 	Timeout time.Duration
@@ -28,24 +32,75 @@ func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &comm.Error{Op: "open", Peer: comm.NoPeer, Code: comm.Aborted, Err: context.Cause(ctx)}
 	}
-	kind, _, _ := strings.Cut(cfg.Devices, ":")
+	kind, list, _ := strings.Cut(cfg.Devices, ":")
 	switch kind {
 	case "", "cpu":
+		return openCPU(cfg)
 	case "cuda":
-		return nil, comm.Errorf("open", 0, comm.Unavailable,
-			`devices %q: this build has no GPU driver yet; it has driver "local" for devices "cpu" (%s/%s)`,
-			cfg.Devices, runtime.GOOS, runtime.GOARCH)
-	default:
-		return nil, comm.Errorf("open", 0, comm.Invalid, `devices %q: use "cpu"`, cfg.Devices)
+		return openGPU(ctx, cfg, list)
 	}
+	return nil, comm.Errorf("open", 0, comm.Invalid, `devices %q: use "cpu", or GPUs such as "cuda:0-7" and "cuda:0x8"`, cfg.Devices)
+}
+
+func openCPU(cfg Config) (*comm.World, error) {
 	if cfg.Devices != "" && cfg.Devices != "cpu" {
 		return nil, comm.Errorf("open", 0, comm.Invalid, `devices %q: the CPU is one device, "cpu"`, cfg.Devices)
 	}
 	switch cfg.Driver {
 	case "", "local":
 		return local.Open(local.Config{Ranks: cfg.Ranks, Timeout: cfg.Timeout})
-	case "p2p", "nccl", "nvls", "nvshmem":
-		return nil, comm.Errorf("open", 0, comm.Unavailable, `driver %q: this build has "local" only`, cfg.Driver)
 	}
-	return nil, comm.Errorf("open", 0, comm.Invalid, `driver %q: use "local"`, cfg.Driver)
+	return nil, noDriver(cfg, "local")
+}
+
+func openGPU(ctx context.Context, cfg Config, list string) (*comm.World, error) {
+	devices, err := gpus(list)
+	if err == nil && cfg.Ranks != 0 && cfg.Ranks != len(devices) {
+		err = fmt.Errorf("they are for %d ranks, not %d", len(devices), cfg.Ranks)
+	}
+	if err != nil {
+		return nil, comm.Errorf("open", 0, comm.Invalid, "devices %q: %w", cfg.Devices, err)
+	}
+	switch cfg.Driver {
+	case "", "p2p":
+		return p2p.Open(ctx, p2p.Config{Devices: devices, Timeout: cfg.Timeout})
+	}
+	return nil, noDriver(cfg, "p2p")
+}
+
+// noDriver says why the driver of that name cannot be had.
+func noDriver(cfg Config, use string) error {
+	switch cfg.Driver {
+	case "local", "p2p", "nccl", "nvls", "nvshmem":
+		return comm.Errorf("open", 0, comm.Unavailable, `driver %q: this build has %q only for devices %q`, cfg.Driver, use, cfg.Devices)
+	}
+	return comm.Errorf("open", 0, comm.Invalid, `driver %q: use %q`, cfg.Driver, use)
+}
+
+// gpus reads a list of GPUs, one for each rank: "0-7", "0,2,5", "0x8" (eight ranks on GPU 0), and lists of these.
+func gpus(list string) ([]comm.Device, error) {
+	var devices []comm.Device
+	for item := range strings.SplitSeq(list, ",") {
+		first, times, repeated := strings.Cut(item, "x")
+		first, last, ranged := strings.Cut(first, "-")
+		if !ranged {
+			last = first
+		}
+		lo, err := strconv.Atoi(first)
+		hi, err2 := strconv.Atoi(last)
+		n := 1
+		var err3 error
+		if repeated {
+			n, err3 = strconv.Atoi(times)
+		}
+		if errors.Join(err, err2, err3) != nil || lo < 0 || hi < lo || n < 1 || (hi-lo+1)*n > p2p.MaxRanks {
+			return nil, fmt.Errorf("%q is no GPU, range of GPUs or GPU x ranks, for up to %d ranks", item, p2p.MaxRanks)
+		}
+		for i := lo; i <= hi; i++ {
+			for range n {
+				devices = append(devices, comm.Device{Kind: comm.CUDA, Index: i})
+			}
+		}
+	}
+	return devices, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/commtest"
+	"github.com/weftgo/weft/internal/gputest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,9 +35,14 @@ func TestOpenRefuses(t *testing.T) {
 		code comm.Code
 		text string
 	}{
-		{Config{Ranks: 8, Devices: "cuda:0x8"}, comm.Unavailable, `no GPU driver yet; it has driver "local" for devices "cpu"`},
+		{Config{Ranks: 7, Devices: "cuda:0x8"}, comm.Invalid, "they are for 8 ranks, not 7"},
+		{Config{Devices: "cuda:"}, comm.Invalid, `"" is no GPU`},
+		{Config{Devices: "cuda:3-1"}, comm.Invalid, `"3-1" is no GPU`},
+		{Config{Devices: "cuda:0x0"}, comm.Invalid, `"0x0" is no GPU`},
+		{Config{Devices: "cuda:0x8", Driver: "nvls"}, comm.Unavailable, `"p2p" only`},
+		{Config{Devices: "cuda:0", Driver: "smoke"}, comm.Invalid, `use "p2p"`},
 		{Config{Driver: "nccl"}, comm.Unavailable, `driver "nccl"`},
-		{Config{Devices: "tpu"}, comm.Invalid, `devices "tpu": use "cpu"`},
+		{Config{Devices: "tpu"}, comm.Invalid, `devices "tpu": use "cpu", or GPUs`},
 		{Config{Devices: "cpu:3"}, comm.Invalid, "the CPU is one device"},
 		{Config{Driver: "smoke"}, comm.Invalid, `driver "smoke"`},
 		{Config{Ranks: 65}, comm.Invalid, "65 ranks"},
@@ -51,6 +57,33 @@ func TestOpenRefuses(t *testing.T) {
 	_, err := Open(ctx, Config{})
 	require.ErrorIs(t, err, comm.Aborted)
 	require.ErrorContains(t, err, "too late")
+}
+
+func TestGPUs(t *testing.T) {
+	for list, want := range map[string][]int{"0": {0}, "0-3": {0, 1, 2, 3}, "0x3": {0, 0, 0}, "5,1": {5, 1}, "0-1x2,4": {0, 0, 1, 1, 4}} {
+		got, err := gpus(list)
+		require.NoError(t, err)
+		require.Len(t, got, len(want))
+		for i, index := range want {
+			require.Equal(t, comm.Device{Kind: comm.CUDA, Index: index}, got[i], list)
+		}
+	}
+}
+
+// TestOpenGPU opens ranks that share a GPU by name. Without one, the error says what was looked for.
+func TestOpenGPU(t *testing.T) {
+	w, err := Open(t.Context(), Config{Devices: "cuda:0x4"})
+	if errors.Is(err, comm.Unavailable) {
+		require.ErrorContains(t, err, "libcuda")
+		gputest.Skip(t, "this test needs a GPU: "+err.Error())
+	}
+	require.NoError(t, err)
+	commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
+		require.Equal(tb, "cuda:0", c.Device().String())
+		require.NoError(tb, c.Barrier(comm.Stream{}))
+		require.NoError(tb, c.Wait(ctx, comm.Stream{}))
+	})
+	require.NoError(t, w.Close(t.Context()))
 }
 
 // Four ranks add their vectors; each gets the sum.

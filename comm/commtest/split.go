@@ -85,7 +85,7 @@ func (s *suite) nested(t *testing.T) {
 		if pair.Rank() == 0 { // an error in a group names ranks of the world
 			_, err = pair.Split(ctx, 0, 0)
 		} else {
-			err = pair.Barrier(comm.Stream{})
+			err = host(ctx, pair)
 		}
 		var e *comm.Error
 		require.ErrorAs(tb, err, &e)

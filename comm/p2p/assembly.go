@@ -72,7 +72,7 @@ func (c *conn) meet(ctx context.Context, kind, text string) error {
 	c.calls.Add(1)
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(kind))
-	a := &c.args
+	a := c.args
 	a.Kind, a.Own, a.All, a.NumOwn, a.Ragged = kernels.Split, 0, 0, 0, 0
 	a.Entry.Signature, a.Entry.Call, a.Entry.NumParts = h.Sum64(), call, 0
 	a.SetEntryWords()

@@ -72,7 +72,7 @@ func (c *conn) failed(op *comm.Op, err error) error {
 
 // launch enqueues the kernel for up to eight parts.
 func (c *conn) launch(st *cuda.Stream, op *comm.Op, call uint32, parts []comm.Part, first uint64) error {
-	a := &c.args
+	a := c.args
 	e := &a.Entry
 	a.Kind, a.Reduce, a.Peer = uint32(op.Kind), uint32(op.Reduce), uint32(op.Peer)
 	a.Own, a.All, a.NumOwn, a.Ragged, a.Shared = 0, 0, 0, 0, c.g.shared
@@ -111,7 +111,7 @@ func (c *conn) launch(st *cuda.Stream, op *comm.Op, call uint32, parts []comm.Pa
 
 // counts fills what a ragged operation's ranks tell each other.
 func (c *conn) counts(op *comm.Op) {
-	a := &c.args
+	a := c.args
 	a.Ragged = 1
 	e := &a.Entry
 	if host, ok := op.Send.Host(); ok {

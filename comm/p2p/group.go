@@ -42,14 +42,14 @@ type conn struct {
 	rank   int // in the group
 	ctl    uintptr
 	log    log
-	args   kernels.Args
+	args   *kernels.Args // an allocation of its own: C gets its address
 	closed atomic.Bool
 	calls  atomic.Int64 // collectives that were enqueued, for messages about who is missing
 }
 
 // join makes a member's Conn with its tables; connect follows when all members have one.
 func (g *group) join(index int) (*conn, error) {
-	c := &conn{g: g, r: g.members[index], rank: index}
+	c := &conn{g: g, r: g.members[index], rank: index, args: new(kernels.Args)}
 	var err error
 	c.ctl, err = c.r.zeroed(int(unsafe.Sizeof(kernels.Ctl{})))
 	g.conns[index] = c

@@ -10,7 +10,7 @@ import (
 
 // numNotes is the calls that a log remembers. Kernels name calls by number, and a message needs the text of calls that
 // peers made a while ago.
-const numNotes = 256
+const numNotes = 128
 
 // log is what a rank called lately in a group. Peers read it for their messages.
 type log struct {
@@ -23,6 +23,7 @@ type log struct {
 type note struct {
 	id         uint32
 	op         comm.Op
+	store      [2]comm.Part // what parts needs no allocation for
 	parts      []comm.Part
 	send, recv []int
 	split      string // not empty: no operation, but this
@@ -35,6 +36,9 @@ func (l *log) add(op *comm.Op) uint32 {
 	l.last++
 	n := &l.notes[l.last%numNotes]
 	n.id, n.split = l.last, ""
+	if n.parts == nil {
+		n.parts = n.store[:0]
+	}
 	n.parts = append(n.parts[:0], op.Parts...)
 	n.op = *op
 	n.op.Parts = n.parts

@@ -353,7 +353,7 @@ func (x *timings) enqueue() {
 	for range 20 {
 		start := time.Now()
 		for range 100 {
-			require.NoError(x.t, in.r.gpu.kernels.Collective(in.r.own, &in.args, 1))
+			require.NoError(x.t, in.r.gpu.kernels.Collective(in.r.own, in.args, 1))
 		}
 		times = append(times, float64(time.Since(start))/1e3/100)
 		require.NoError(x.t, c.Wait(context.Background(), comm.Stream{}))

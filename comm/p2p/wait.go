@@ -32,6 +32,9 @@ func (c *conn) wait(ctx context.Context, st *cuda.Stream) error {
 	if err := c.pending(); err != nil {
 		return err
 	}
+	if w := c.g.w; !w.alive() {
+		return comm.AbortedError("wait", c.r.index, fmt.Errorf("the world is dead: %w", w.cause))
+	}
 	return nil
 }
 

@@ -39,6 +39,8 @@ __device__ __forceinline__ Team everyone() {
 // team_of splits the launch's warps over num segments; segment k's threads get their place in it, others size 0.
 __device__ __forceinline__ Team team_of(u32 k, u32 num) {
     u32 warp = blockIdx.x + threadIdx.x / 32 * gridDim.x, warps = gridDim.x * (blockDim.x / 32);
+    if (warps < num)
+        return everyone();
     u32 mine = (warps - k + num - 1) / num;
     Team t = {warp / num * 32 + (threadIdx.x & 31), warp % num == k ? mine * 32 : 0};
     return t;
@@ -505,8 +507,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_send(const __grid_
         store_release(&c->peers[a.peer]->mail[c->rank], e);
         why = spin(c, &c->ack[a.peer], e, &c->closed[2][a.peer]);
     }
-    if (__syncthreads_or(why) && gave_up(c, a, sh, why, a.peer, e, c->ack, 2))
+    if (__syncthreads_or(why) && gave_up(c, a, sh, why, a.peer, e, c->ack, 2)) {
+        if (threadIdx.x == 0)
+            c->launches++;
         return;
+    }
     if (threadIdx.x == 0) {
         u64 answer = load_relaxed(&c->answers[a.peer]);
         if (answer & 1) {
@@ -527,8 +532,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_recv(const __grid_
     u32 t = threadIdx.x;
     u64 e = c->received[a.peer] + 1;
     u32 why = t == 0 ? spin(c, &c->mail[a.peer], e, &c->closed[1][a.peer]) : 0;
-    if (__syncthreads_or(why) && gave_up(c, a, sh, why, a.peer, e, c->mail, 2))
+    if (__syncthreads_or(why) && gave_up(c, a, sh, why, a.peer, e, c->mail, 2)) {
+        if (last_block(c, sh) && t == 0) {
+            c->doneBlocks = 0;
+            c->launches++;
+        }
         return;
+    }
     const Entry &letter = c->letters[a.peer];
     bool same = same_shapes(letter, a.entry);
     for (u32 p = 0; same && p < a.entry.numParts; p++) {
@@ -562,12 +572,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_leave(const __grid
     store_release(&peer->closed[1][c->rank], c->sent[t] + 1);
     store_release(&peer->closed[2][c->rank], c->received[t] + 1);
 }
-
-struct MemoryArgs {
-    u64 dst, src;
-    i64 dstStride, srcStride;
-    u64 rows, bytes;
-};
 
 // weft_memory copies rows in one rank's address space, pinned host memory included.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_memory(const __grid_constant__ MemoryArgs a) {

@@ -93,6 +93,13 @@ struct Args {
     Entry entry;
 };
 
+// MemoryArgs are the parameters of a copy in one address space.
+struct MemoryArgs {
+    u64 dst, src;
+    i64 dstStride, srcStride;
+    u64 rows, bytes;
+};
+
 struct Shared {
     Entry entry;
     u64 epoch;
@@ -125,10 +132,11 @@ __device__ u32 spin(const Ctl *c, const u64 *flag, u64 want, const u64 *closed) 
     u64 start = 0, timeout = 0;
     for (u32 n = 1;; n++) {
         u64 raised = load_relaxed(abort);
-        if (load_acquire(flag) >= want)
-            return 0;
-        if (raised)
+        bool there = load_acquire(flag) >= want;
+        if (raised) // first: nothing begins in a dead world
             return ABORTED;
+        if (there)
+            return 0;
         if (n & 31)
             continue;
         u64 gone = load_relaxed(closed);
@@ -248,6 +256,19 @@ __device__ u32 disagreement(const Ctl *c, Shared &sh) {
     return sh.bad;
 }
 
+// last_block says, to all threads, whether this block is the last of its launch to come here. What the other blocks did
+// happened before what it does next.
+__device__ bool last_block(Ctl *c, Shared &sh) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence_system(); // cumulative: carries what the other threads wrote before the barrier
+        sh.last = atomicAdd(&c->doneBlocks, 1ull) == gridDim.x - 1;
+        __threadfence_system();
+    }
+    __syncthreads();
+    return sh.last;
+}
+
 enum { GO, FAULT, LEAVE };
 
 // begin is the first meeting. GO: all ranks are in the same call. FAULT: they are not; every rank finds the same. LEAVE: the
@@ -269,8 +290,13 @@ __device__ int begin(const Args &a, Shared &sh) {
             store_release(&c->peers[t]->arrived[c->rank], e);
     }
     u32 why = t < c->size ? spin(c, &c->arrived[t], e, &c->closed[0][t]) : 0;
-    if (__syncthreads_or(why) && gave_up(c, a, sh, why, t, e, c->arrived, 0))
+    if (__syncthreads_or(why) && gave_up(c, a, sh, why, t, e, c->arrived, 0)) {
+        if (last_block(c, sh) && t == 0) {
+            c->doneBlocks = 0;
+            c->launches++;
+        }
         return LEAVE;
+    }
     u32 bad = disagreement(c, sh);
     if (bad == c->size)
         return GO;
@@ -282,19 +308,6 @@ __device__ int begin(const Args &a, Shared &sh) {
         report(c, a, r);
     }
     return FAULT;
-}
-
-// last_block says, to all threads, whether this block is the last of its launch to come here. What the other blocks did
-// happened before what it does next.
-__device__ bool last_block(Ctl *c, Shared &sh) {
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence_system(); // cumulative: carries what the other threads wrote before the barrier
-        sh.last = atomicAdd(&c->doneBlocks, 1ull) == gridDim.x - 1;
-        __threadfence_system();
-    }
-    __syncthreads();
-    return sh.last;
 }
 
 // finish is the second meeting, after which peers may reuse what this rank read and read what it wrote. settled skips the

@@ -110,7 +110,7 @@ template <class N> __device__ void reduce_share(const Share &s, u32 op, const Ct
 }
 
 // settle decides, alike on all ranks that share it, whether 16-byte units can be used, and makes rows without gaps one row.
-__device__ void settle(Share &s) {
+__device__ void settle(Share &s, bool scatter) {
     bool dense = true;
     u64 align = 0, strides = 0;
     for (u32 i = 0; i < s.numSrc; i++) {
@@ -127,7 +127,8 @@ __device__ void settle(Share &s) {
         s.bytes *= s.rows;
         s.rows = s.bytes > 0 ? 1 : 0;
     }
-    s.vector = (align & 15) == 0 && (s.rows <= 1 || ((strides | s.bytes) & 15) == 0);
+    // Slices of a scattering form must not cross from one destination's rows to the next one's.
+    s.vector = (align & 15) == 0 && (!scatter || (s.rowBytes & 15) == 0) && (s.rows <= 1 || ((strides | s.bytes) & 15) == 0);
 }
 
 // reduce_part reduces one part. COMMON: sums of f32, bf16 and f16 alone, which then have the registers to themselves.
@@ -183,7 +184,7 @@ __device__ void share(const Args &a, Shared &sh, Share &s, u32 part) {
             s.dst[0] = (u8 *)entries[a.peer].parts[part].dst;
             s.dstStride[0] = entries[a.peer].parts[part].dstStride;
         }
-        settle(s);
+        settle(s, scatter);
     }
     __syncthreads();
 }
