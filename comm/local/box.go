@@ -10,6 +10,9 @@ import (
 // packed: the others read its input here and never touch the caller's memory, so the first meeting is all it needs. A
 // larger call of one dense tensor is direct: the box has the addresses. Anything else is read through call.op.
 //
+// Its lines are read by all: they hold nothing that a call changes later. So a packed box keeps the caller's memory alive until
+// the rank's call after the next.
+//
 // A rank may use a box only as all do: packed if all are packed, direct if all are direct or packed.
 type box struct {
 	signature uint64
@@ -156,8 +159,7 @@ func sum(x []int) (s int) {
 // agreed returns the state in which all boxes of a call can be used; opaque too when the calls do not match.
 func (m *meeting) agreed(turn int, c *call) uint32 {
 	state := c.box.state
-	for i := range m.seats {
-		b := m.seats[i].calls[turn].box
+	for _, b := range m.boxes[turn] {
 		if b.signature != c.box.signature {
 			return opaque
 		}
@@ -176,9 +178,9 @@ func (m *meeting) agreed(turn int, c *call) uint32 {
 func (m *meeting) countsMatch(turn int) bool {
 	size := len(m.seats)
 	for i := range size {
-		send := m.seats[i].calls[turn].box.counts(size)
+		send := m.boxes[turn][i].counts(size)
 		for j, n := range send {
-			if m.seats[j].calls[turn].box.counts(2 * size)[size+i] != n {
+			if m.boxes[turn][j].counts(2 * size)[size+i] != n {
 				return false
 			}
 		}
@@ -205,7 +207,7 @@ func message(parts []comm.Part, recv bool) uint64 {
 func (m *meeting) unpack(turn, pos int) {
 	s := &m.seats[pos]
 	c := &s.calls[turn]
-	clear(s.at[:])
+	clear(s.at[:len(m.seats)])
 	if c.op.Kind == comm.AllToAllV {
 		for i := range m.seats {
 			s.at[i] = 16 * len(m.seats)
@@ -240,7 +242,7 @@ func (m *meeting) unpackReduced(turn, pos int, c *call, p *comm.Part) {
 	}
 	w := s.job.scratch()
 	for i := range m.seats {
-		w.srcs[i] = m.seats[i].calls[turn].box.payload[lo : lo+dst*rb]
+		w.srcs[i] = m.boxes[turn][i].payload[lo : lo+dst*rb]
 	}
 	w.dsts[0] = p.Dst.Bytes()[:dst*rb]
 	w.reduceTo(w.dsts[:1], w.srcs[:len(m.seats)], p.Src.DType(), c.op.Reduce, false)
@@ -252,7 +254,7 @@ func (m *meeting) unpackCopied(turn, pos int, c *call, p *comm.Part) {
 	rb := int(rowBytes(p.Dst))
 	to := 0
 	for i := range m.seats {
-		b, skip, n, given := m.seats[i].calls[turn].box, 0, 0, 0
+		b, skip, n, given := m.boxes[turn][i], 0, 0, 0
 		switch c.op.Kind {
 		case comm.AllGather, comm.AllGatherV:
 			n = s.plan.offsets[i+1] - s.plan.offsets[i]

@@ -71,7 +71,7 @@ var emptyOp = comm.Op{Kind: comm.Barrier}
 // forget drops the references to the caller's memory.
 func (c *call) forget() {
 	c.op, c.send, c.recv = nil, nil, nil
-	if c.box != nil {
+	if c.box != nil && c.box.state == direct {
 		c.box.src, c.box.dst = nil, nil
 	}
 }

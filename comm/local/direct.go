@@ -23,10 +23,10 @@ func (m *meeting) workDirect(turn, pos int, plan *plan, j *job) {
 	case comm.AllReduce:
 		lo, hi := m.slice(*src, pos)
 		size := src.DType().Size()
-		m.reduceDirect(turn, lo*size, hi*size, j, c, m.seats)
+		m.reduceDirect(turn, lo*size, hi*size, j, c, m.boxes[turn])
 	case comm.Reduce:
 		if pos == c.op.Peer {
-			m.reduceDirect(turn, 0, own.srcBytes, j, c, m.seats[pos:pos+1])
+			m.reduceDirect(turn, 0, own.srcBytes, j, c, m.boxes[turn][pos:pos+1])
 		}
 	case comm.ReduceScatter, comm.ReduceScatterV:
 		lo, hi := plan.offsets[pos]*rb, plan.offsets[pos+1]*rb
@@ -53,7 +53,7 @@ func (m *meeting) workDirect(turn, pos int, plan *plan, j *job) {
 	}
 }
 
-func (m *meeting) box(turn, pos int) *box { return m.seats[pos].calls[turn].box }
+func (m *meeting) box(turn, pos int) *box { return m.boxes[turn][pos] }
 
 // inputs sets the inputs of a reduction to bytes [lo, hi) of every rank's.
 func (m *meeting) inputs(turn, lo, hi int, j *job) {
@@ -63,13 +63,13 @@ func (m *meeting) inputs(turn, lo, hi int, j *job) {
 }
 
 // reduceDirect reduces bytes [lo, hi) of every rank's input into the same of the output of some.
-func (m *meeting) reduceDirect(turn, lo, hi int, j *job, c *call, to []seat) {
+func (m *meeting) reduceDirect(turn, lo, hi int, j *job, c *call, to []*box) {
 	if lo == hi {
 		return
 	}
 	m.inputs(turn, lo, hi, j)
-	for i := range to {
-		j.outs = append(j.outs, to[i].calls[turn].box.dstAt(lo, hi))
+	for _, b := range to {
+		j.outs = append(j.outs, b.dstAt(lo, hi))
 	}
 	j.reduceFlat(c.op.Parts[0].Src.DType(), c.op.Reduce)
 }

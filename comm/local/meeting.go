@@ -23,6 +23,7 @@ import (
 // the last to arrive does all it can for everyone: the meeting is led, and the others wait for its word.
 type meeting struct {
 	seats   []seat
+	boxes   [2][]*box // [turn][seat]; nil if led
 	full    uint64
 	life    *life
 	timeout time.Duration
@@ -86,7 +87,10 @@ func newMeeting(members []int, timeout time.Duration, l *life) *meeting {
 		}
 		if !m.led {
 			b := new(boxes)
-			s.calls[0].box, s.calls[1].box = &b.b[0], &b.b[1]
+			for t := range s.calls {
+				s.calls[t].box = &b.b[t]
+				m.boxes[t] = append(m.boxes[t], &b.b[t])
+			}
 		}
 	}
 	return m
@@ -94,11 +98,12 @@ func newMeeting(members []int, timeout time.Duration, l *life) *meeting {
 
 // How a rank waits before it parks. See BenchmarkBarrier.
 const (
-	maxSpin   = 20000 // looks, about 10 us
-	shortSpin = 50    // looks of a rank that shares a core with another
-	longSpins = 100   // waits in which such a rank spins long, in the hope
-	retrySpin = 64    // in one of so many times longSpins waits
-	maxYield  = 20    // yields after that
+	maxSpin   = 500 // looks, some 15 us
+	tightSpin = 100 // of these, looks without a pause between
+	shortSpin = 20  // looks of a rank that shares a core with another
+	longSpins = 100 // waits in which such a rank spins long, in the hope
+	retrySpin = 64  // in one of so many times longSpins waits
+	maxYield  = 20  // yields after that
 )
 
 // gate is what a rank waits at: a word, and the value that says it may pass.
@@ -184,10 +189,13 @@ func (m *meeting) glance(s *seat, g gate) bool {
 	if s.together%(retrySpin*longSpins) >= longSpins {
 		spins = min(spins, shortSpin)
 	}
-	for range spins {
+	for i := range spins {
 		if g.open() {
 			s.together = 0
 			return true
+		}
+		if i > tightSpin {
+			clock.Pause()
 		}
 	}
 	for i := range maxYield {

@@ -53,3 +53,9 @@ func BenchmarkElapsed(b *testing.B) {
 		_ = begin.Elapsed()
 	}
 }
+
+func BenchmarkPause(b *testing.B) {
+	for b.Loop() {
+		Pause()
+	}
+}

@@ -37,3 +37,9 @@ func counter() uint64
 
 // cpuid returns EAX and EDX of a leaf.
 func cpuid(leaf uint32) (eax, edx uint32)
+
+// Pause tells the processor that the caller waits for another core: it frees what the core's other thread can use, for some tens
+// of nanoseconds.
+func Pause() { pause() }
+
+func pause()
