@@ -14,8 +14,8 @@ func (s *Stream) Copy(dst, src uintptr, bytes int) error {
 	return s.dev.check(cuMemcpyAsync(s.dev.ctx, dst, src, uintptr(bytes), s.handle), "copy")
 }
 
-// Upload copies host memory to the device and returns when src may change again. For set-up and tests; an inner loop stages
-// through Pinned and Copy.
+// Upload copies host memory to the device and returns when src may change again. For set-up and tests, not inside
+// Capture; an inner loop stages through Pinned and Copy.
 func (s *Stream) Upload(dst uintptr, src []byte) error {
 	if len(src) == 0 {
 		return nil
@@ -27,6 +27,7 @@ func (s *Stream) Upload(dst uintptr, src []byte) error {
 }
 
 // Download copies device memory to the host after the stream's earlier work, and returns when dst is filled.
+// Not inside Capture.
 func (s *Stream) Download(dst []byte, src uintptr) error {
 	if len(dst) == 0 {
 		return nil

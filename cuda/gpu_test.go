@@ -301,6 +301,34 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	require.NoError(t, other.Close())
 }
 
+// One stream waits, without an SM, for a word that another writes.
+func TestStreamValues(t *testing.T) {
+	r := newRig(t)
+	flag := r.alloc(8)
+	require.NoError(t, r.s.Fill(flag, 0, 8))
+	require.NoError(t, r.s.Synchronize())
+	other, err := r.NewStream(0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close()) }()
+	err = r.s.WaitValue(flag, 7)
+	if errors.Is(err, comm.Unavailable) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	require.NoError(t, r.s.WriteValue(flag+4, 99))
+	time.Sleep(10 * time.Millisecond)
+	done, err := r.s.Query()
+	require.NoError(t, err)
+	require.False(t, done, "the word is 0")
+	require.NoError(t, other.WriteValue(flag, 8))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, r.s.Wait(ctx), "8 is past 7")
+	got := make([]uint32, 2)
+	require.NoError(t, r.s.Download(cuda.Bytes(got), flag))
+	require.Equal(t, []uint32{8, 99}, got)
+}
+
 func TestEvents(t *testing.T) {
 	r := newRig(t)
 	flag := r.alloc(4)

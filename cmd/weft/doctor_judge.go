@@ -30,13 +30,14 @@ func (r *report) judge() []ability {
 		return append(out, no(gpus, "the driver shows none"))
 	}
 	out = append(out, yes(gpus, "%d x %s, driver for CUDA %s", len(r.GPUs), r.GPUs[0].Name, r.CUDA))
-	out = append(out, r.judgeKernels(yes, no))
+	kernels := r.judgeKernels(yes, no)
+	out = append(out, kernels)
 	if _, problem := r.found("libcublasLt"); problem != "" {
 		out = append(out, no("matrix products by cuBLASLt", "%s", problem))
 	} else {
 		out = append(out, yes("matrix products by cuBLASLt", "libcublasLt is there"))
 	}
-	out = append(out, r.judgeMemory(yes, no)...)
+	out = append(out, r.judgeMemory(kernels, yes, no)...)
 	for _, name := range []string{"libnccl", "libnvshmem_host"} {
 		what := "ranks in several processes over " + name
 		if _, problem := r.found(name); problem != "" {
@@ -63,9 +64,12 @@ func (r *report) judgeKernels(yes, no verdict) ability {
 	return yes(what, "NVRTC compiles for %s", r.GPUs[0].Arch())
 }
 
-func (r *report) judgeMemory(yes, no verdict) []ability {
+func (r *report) judgeMemory(kernels ability, yes, no verdict) []ability {
 	var out []ability
 	const one, many = "several ranks on one GPU", "one rank on each of several GPUs, one process"
+	if !kernels.Works {
+		return append(out, no(one, "it needs weft's kernels"), no(many, "it needs weft's kernels"))
+	}
 	if i := slices.IndexFunc(r.GPUs, func(g gpu) bool { return !g.VMM }); i >= 0 {
 		why := fmt.Sprintf("cuda:%d has no virtual memory management", i)
 		return append(out, no(one, "%s", why), no(many, "%s", why))

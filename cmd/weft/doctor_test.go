@@ -83,10 +83,11 @@ func TestJudge(t *testing.T) {
 		"[no] several ranks on one GPU: cuda:2 has no virtual memory management":                    func(r *report) { r.GPUs[2].VMM = false },
 		"[no] one rank on each of several GPUs, one process: the driver shows one GPU":              func(r *report) { r.GPUs, r.Peers = r.GPUs[:1], r.Peers[:1] },
 		"[no] weft's kernels: cuda:7 needs sm_121, this NVRTC compiles for [80 90 100]":             func(r *report) { r.GPUs[7].Major, r.GPUs[7].Minor = 12, 1 },
-		"[no] weft's kernels: gone":             func(r *report) { r.Libraries[1].Error = "gone" },
-		"[no] matrix products by cuBLASLt: old": func(r *report) { r.Libraries[2].Error = "old" },
-		"[no] a GPU: the driver shows none\n":   func(r *report) { r.GPUs = nil },
-		"[no] a GPU: cuInit failed\n":           func(r *report) { r.Libraries[0].Error = "cuInit failed" },
+		"[no] weft's kernels: gone":                              func(r *report) { r.Libraries[1].Error = "gone" },
+		"[no] several ranks on one GPU: it needs weft's kernels": func(r *report) { r.Libraries[1].Error = "gone" },
+		"[no] matrix products by cuBLASLt: old":                  func(r *report) { r.Libraries[2].Error = "old" },
+		"[no] a GPU: the driver shows none\n":                    func(r *report) { r.GPUs = nil },
+		"[no] a GPU: cuInit failed\n":                            func(r *report) { r.Libraries[0].Error = "cuInit failed" },
 		"multicast): no GPU reports the ability": func(r *report) {
 			for i := range r.GPUs {
 				r.GPUs[i].Multicast = false

@@ -56,7 +56,7 @@ func (c *Cache) cubin(dir string, p Program) ([]byte, bool, error) {
 		image []byte
 		hit   bool
 	}
-	key := p.key(loaded.version)
+	key := p.key(loaded.build)
 	v, err, _ := c.flight.Do(dir+"\x00"+key, func() (any, error) {
 		path := filepath.Join(dir, key+".cubin")
 		if dir != "" {

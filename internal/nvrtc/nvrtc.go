@@ -3,6 +3,7 @@ package nvrtc
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -16,7 +17,8 @@ var nvrtcLib = envknob.Register("WEFT_NVRTC_LIB", "libnvrtc, the compiler of ker
 var loaded struct {
 	once    sync.Once
 	lib     *dl.Library
-	version string
+	version string // for people: 13.0
+	build   string // for keys: patch releases of one version differ in the size of their file
 	err     error
 }
 
@@ -75,8 +77,15 @@ func load() error {
 		return err
 	}
 	bind(addrs)
-	loaded.version, err = version()
-	return err
+	if loaded.version, err = version(); err != nil {
+		return err
+	}
+	info, err := os.Stat(lib.Path())
+	if err != nil {
+		return err
+	}
+	loaded.build = fmt.Sprintf("%s, %d bytes", loaded.version, info.Size())
+	return nil
 }
 
 // Library describes the libnvrtc in use.

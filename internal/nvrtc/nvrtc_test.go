@@ -192,6 +192,15 @@ func FuzzUnwrap(f *testing.F) {
 	})
 }
 
+// Every row of the table, the optional ones too, is in the real library.
+func TestSymbols(t *testing.T) {
+	library(t)
+	require.Len(t, Symbols(), 13)
+	for _, row := range Symbols() {
+		require.NotZero(t, loaded.lib.Lookup(row.Name), row.Name)
+	}
+}
+
 func TestUnavailable(t *testing.T) {
 	if Init() == nil {
 		t.Skip("there is a libnvrtc here")
