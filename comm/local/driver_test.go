@@ -1,6 +1,7 @@
 package local
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -23,4 +24,11 @@ func openTimeout(t testing.TB, ranks int, timeout time.Duration) *comm.World {
 
 func TestDriver(t *testing.T) {
 	commtest.TestDriver(t, open, commtest.Complete(), commtest.Timeouts(openTimeout))
+}
+
+// With a processor for every rank, as the Go scheduler sees it, meetings are not led.
+func TestDriverNotLed(t *testing.T) {
+	procs := runtime.GOMAXPROCS(MaxRanks)
+	defer runtime.GOMAXPROCS(procs)
+	commtest.TestDriver(t, open, commtest.Complete(), commtest.Timeouts(openTimeout), commtest.Sizes([]int{2, 3, 8}, []int{17}))
 }
