@@ -28,6 +28,7 @@ type runCommand struct {
 	Model       string        `help:"Model folder with a tokenizer; the bundled model if empty." type:"path"`
 	MaxTokens   int           `name:"max-num-batched-tokens" help:"Tokens of one step of all ranks together." default:"4096"`
 	Timeout     time.Duration `help:"The longest that a rank waits for another one." default:"60s"`
+	HTTP        bool          `name:"http" help:"Run the workload through the server too: cold, with shared prefixes, and again in full."`
 	JSON        string        `name:"json" help:"Write the results to this file." placeholder:"FILE"`
 	Trace       string        `help:"Write what every rank did to this file, which Perfetto (ui.perfetto.dev) opens." placeholder:"FILE"`
 	Verbose     bool          `short:"v" help:"Print each layout's counters and time per rank too."`
@@ -44,6 +45,7 @@ type experiment struct {
 	inFlight int
 	answers  []answer // of the first layout
 	traces   []trace.Part
+	served   []*httpRow // the runs of --http
 }
 
 // namedLayout is a layout under the name that was asked for.
@@ -75,10 +77,19 @@ func (r *runCommand) Run(ctx context.Context, s streams) error {
 		}
 		rows = append(rows, row)
 	}
+	if r.HTTP {
+		if x.served, err = x.http(ctx, x.layouts[0], p); err != nil {
+			p.close()
+			return fmt.Errorf("%s through the server: %w", x.layouts[0].name, err)
+		}
+	}
 	p.close()
 	x.print(rows)
 	if err := x.write(rows); err != nil {
 		return err
+	}
+	for _, r := range x.served {
+		rows = append(rows, &r.compared)
 	}
 	return verdict(rows)
 }
@@ -130,6 +141,7 @@ func (x *experiment) print(rows []*row) {
 	if x.Verbose {
 		printDetails(x.out, rows)
 	}
+	printHTTP(x.out, x.served)
 }
 
 // results is the JSON file.
@@ -137,6 +149,7 @@ type results struct {
 	Machine  machine           `json:"machine"`
 	Flags    map[string]any    `json:"flags"`
 	Layouts  []*row            `json:"layouts"`
+	HTTP     []*httpRow        `json:"http,omitempty"` // through the server
 	Versions map[string]string `json:"versions"`
 }
 
@@ -160,6 +173,7 @@ func (x *experiment) write(rows []*row) error {
 				Flags: map[string]any{"profile": x.Profile, "requests": len(x.requests), "concurrency": x.inFlight, "seed": x.Seed,
 					"max_num_batched_tokens": x.MaxTokens, "model": x.folder.Name()},
 				Layouts:  rows,
+				HTTP:     x.served,
 				Versions: map[string]string{"weft": version, "go": runtime.Version()},
 			})
 		})

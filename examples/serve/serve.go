@@ -10,13 +10,11 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"time"
 
 	"github.com/weftgo/weft/examples/internal/bundled"
-	"github.com/weftgo/weft/examples/internal/chat"
 	"github.com/weftgo/weft/examples/internal/checkpoint"
 	"github.com/weftgo/weft/examples/internal/deploy"
 	"github.com/weftgo/weft/examples/serve/internal/server"
@@ -76,33 +74,15 @@ func (f *flags) serve(ctx context.Context, out, errOut io.Writer) error {
 
 // server is the server's configuration, without what is loaded later.
 func (f *flags) server(folder *checkpoint.Folder, log *slog.Logger) (server.Config, error) {
-	c := server.Config{Models: f.ServedName, Root: folder.Name(), VocabSize: folder.Config.VocabSize,
-		APIKey: f.APIKey, Version: version(), MaxLogprobs: f.MaxLogprobs, MaxQueued: f.MaxQueued, Log: log}
-	if len(c.Models) == 0 {
-		c.Models = []string{filepath.Base(folder.Name())}
-	}
-	if f.IDsOnly {
+	c := server.Config{Models: f.ServedName, APIKey: f.APIKey, Version: version(), MaxLogprobs: f.MaxLogprobs, MaxQueued: f.MaxQueued, Log: log}
+	switch {
+	case f.IDsOnly:
+		c.ReadSizes(folder)
 		return c, nil
-	}
-	if !folder.HasTokenizer() {
+	case !folder.HasTokenizer():
 		return c, fmt.Errorf("%s has no tokenizer.json; with --skip-tokenizer-init the server takes and gives ids", folder.Name())
 	}
-	var err error
-	if c.Tokenizer, err = folder.Tokenizer(); err != nil {
-		return c, err
-	}
-	source, err := folder.ChatTemplate()
-	if err != nil || source == "" {
-		return c, err
-	}
-	bos, eos, err := folder.TemplateTokens()
-	if err != nil {
-		return c, err
-	}
-	if c.Template, err = chat.Parse(source, bos, eos); err != nil {
-		return c, fmt.Errorf("%s: %w", folder.Name(), err)
-	}
-	return c, nil
+	return c, c.Read(folder)
 }
 
 // answer serves until ctx ends, then drains: new requests get 503, those under way may end within the timeout, and are

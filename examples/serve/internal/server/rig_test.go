@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weftgo/weft/examples/internal/bundled"
-	"github.com/weftgo/weft/examples/internal/chat"
 	"github.com/weftgo/weft/examples/internal/checkpoint"
 	"github.com/weftgo/weft/examples/internal/deploy"
 	"github.com/weftgo/weft/examples/internal/engine"
@@ -41,16 +40,10 @@ func start(t testing.TB, name string, change ...func(*deploy.Config, *Config)) *
 	require.NoError(t, err)
 	folder, err := checkpoint.OpenFS(bundled.FS(), bundled.Name)
 	require.NoError(t, err)
-	tok, err := folder.Tokenizer()
-	require.NoError(t, err)
-	source, err := folder.ChatTemplate()
-	require.NoError(t, err)
-	template, err := chat.Parse(source, "", "<|im_end|>")
-	require.NoError(t, err)
 	dc := deploy.Config{Layout: l, MaxBatchedTokens: 512, MaxModelLen: 1024, BlockSize: 16, Policy: engine.PrefixAware(512),
 		Timeout: 20 * time.Second, Recorder: trace.New(l.Size(), trace.Totals)}
-	sc := Config{Tokenizer: tok, Template: template, Models: []string{"judge", "alias"}, Root: folder.Name(),
-		VocabSize: folder.Config.VocabSize, Version: "test"}
+	sc := Config{Models: []string{"judge", "alias"}, Version: "test"}
+	require.NoError(t, sc.Read(folder))
 	for _, f := range change {
 		f(&dc, &sc)
 	}

@@ -26,7 +26,6 @@ type Config struct {
 	Template   *chat.Template       // nil: no chats
 	Models     []string             // names of the model, the first of which is in answers
 	Root       string               // where the model came from
-	EOS        []int32
 	VocabSize  int
 	APIKey     string // "" asks for none
 	Version    string

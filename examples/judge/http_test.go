@@ -1,0 +1,35 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The workload through the server: the same answers, no hits when nobody shares, the postings when they do, and nearly all of a
+// replay.
+func TestHTTP(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out.json")
+	out, _, err := judge(t, "", "--requests", "8", "--concurrency", "4", "--layouts", "tp2", "--http", "--json", file)
+	require.NoError(t, err, out)
+	var got struct{ HTTP []httpRow }
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &got))
+	require.Len(t, got.HTTP, 3)
+	for i, r := range got.HTTP {
+		require.Contains(t, out, r.Name)
+		require.True(t, r.Same, r.Name)
+		require.Equal(t, 1.0, r.Accuracy, r.Name)
+		require.Positive(t, r.RequestsPerS)
+		require.Equal(t, got.HTTP[0].PromptTokens, r.PromptTokens)
+		if i > 0 {
+			require.Greater(t, r.HitTokens, got.HTTP[i-1].HitTokens, r.Name)
+		}
+	}
+	require.Zero(t, got.HTTP[0].HitTokens)
+	require.Greater(t, float64(got.HTTP[2].HitTokens), 0.85*float64(got.HTTP[2].PromptTokens))
+}
