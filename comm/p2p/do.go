@@ -101,6 +101,9 @@ func (c *conn) launch(st *cuda.Stream, op *comm.Op, call uint32, parts []comm.Pa
 	if op.Kind == comm.AllGatherV || op.Kind == comm.ReduceScatterV || op.Kind == comm.AllToAllV {
 		c.counts(op)
 	}
+	if kernels.IsSmall(a) {
+		return c.r.gpu.kernels.Small(st, a, 1)
+	}
 	if op.Kind == comm.AllReduce || op.Kind == comm.Reduce {
 		work /= int64(len(c.g.members)) // a rank's share
 		work *= 2

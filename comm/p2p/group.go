@@ -41,6 +41,7 @@ type conn struct {
 	r      *rank
 	rank   int // in the group
 	ctl    uintptr
+	small  uintptr // where small all-reduces arrive
 	log    log
 	args   *kernels.Args // an allocation of its own: C gets its address
 	closed atomic.Bool
@@ -52,6 +53,9 @@ func (g *group) join(index int) (*conn, error) {
 	c := &conn{g: g, r: g.members[index], rank: index, args: new(kernels.Args)}
 	var err error
 	c.ctl, err = c.r.zeroed(int(unsafe.Sizeof(kernels.Ctl{})))
+	if err == nil {
+		c.small, err = c.r.zeroed(kernels.SmallBuffer(len(g.members)))
+	}
 	g.conns[index] = c
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
@@ -71,19 +75,15 @@ func (c *conn) connect() error {
 		Group: c.g.id,
 	}
 	for i, p := range c.g.conns {
-		head.Peers[i] = uint64(p.ctl)
+		head.Peers[i], head.Small[i] = uint64(p.ctl), uint64(p.small)
 	}
 	for i, r := range w.ranks {
 		head.World[i] = uint64(r.words)
 	}
-	const bytes = unsafe.Offsetof(head.Arrived) // the rest is zero already, and peers may be writing to it
-	stage := c.r.bounce.Bytes()[:bytes]
-	copy(stage, unsafe.Slice((*byte)(unsafe.Pointer(&head)), bytes))
-	if err := c.r.aux.Copy(c.ctl, c.r.bounce.Addr(), int(bytes)); err != nil {
-		return err
-	}
+	const bytes = unsafe.Offsetof(head.Done) // the rest is zero already, and peers may be writing to it
+	copy(c.r.bounce.Bytes()[:bytes], unsafe.Slice((*byte)(unsafe.Pointer(&head)), bytes))
 	c.args.Ctl = uint64(c.ctl)
-	return drain(c.r.aux)
+	return c.r.gpu.aside(func(s *cuda.Stream) error { return s.Copy(c.ctl, c.r.bounce.Addr(), int(bytes)) })
 }
 
 // Device says where the rank's buffers live.

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestFit holds the rule for shared GPUs on an H200's 132 multiprocessors.
 func TestFit(t *testing.T) {
-	for ranks, want := range map[int]int{1: 32, 2: 66, 4: 33, 8: 16, 16: 7, 32: 3} {
+	for ranks, want := range map[int]int{1: 32, 2: 66, 4: 33, 8: 16, 16: 7, 31: 3} {
 		got, err := fit(0, ranks, 132)
 		require.NoError(t, err)
 		require.Equal(t, want, got, "%d ranks", ranks)
@@ -26,8 +26,10 @@ func TestFit(t *testing.T) {
 	}
 	_, err := fit(17, 8, 132)
 	require.ErrorContains(t, err, "(8 - 1) ranks x 17 blocks + a cluster of 16 = 135 must fit its 132 multiprocessors")
-	_, err = fit(0, 32, 40)
-	require.ErrorContains(t, err, "32 ranks cannot share it")
+	_, err = fit(0, 31, 40)
+	require.ErrorContains(t, err, "31 ranks cannot share it")
+	_, err = fit(0, 32, 1000)
+	require.ErrorContains(t, err, "queues for 31")
 }
 
 func boolInt(b bool) int {

@@ -18,6 +18,10 @@ const MaxRanks = kernels.MaxRanks
 // launches, or an ordinary kernel's first blocks.
 const largestCluster = 16
 
+// maxShared is the most ranks that may share a GPU: its 32 hardware queues serve a stream of each and one for the driver. Two
+// streams on one queue run one after the other, and ranks that wait for each other must not.
+const maxShared = 31
+
 // aloneBlocks is the blocks of a rank that has a GPU to itself.
 const aloneBlocks = 32
 
@@ -119,6 +123,9 @@ func (w *world) open(ctx context.Context) error {
 		if g.blocks, err = fit(w.cfg.Blocks, n, dev.Info().SMs); err != nil {
 			return comm.Errorf("open p2p", 0, comm.Invalid, "cuda:%d: %w", index, err)
 		}
+		if g.aux, err = dev.NewStream(0); err != nil {
+			return err
+		}
 		if g.kernels, err = kernels.Load(dev); err != nil {
 			return err
 		}
@@ -147,6 +154,9 @@ func fit(blocks, ranks, numSMs int) (int, error) {
 			blocks = aloneBlocks
 		}
 		return min(blocks, numSMs), nil
+	}
+	if ranks > maxShared {
+		return 0, fmt.Errorf("%d ranks cannot share it: it has queues for %d", ranks, maxShared)
 	}
 	if blocks == 0 {
 		blocks = min((numSMs-largestCluster)/(ranks-1), numSMs/ranks)

@@ -3,6 +3,7 @@ package p2p
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -148,7 +149,11 @@ func (x *timings) run(w *comm.World, reps int, prepare func(c *comm.Comm, s comm
 		mu.Lock()
 		worst = max(worst, us)
 		mu.Unlock()
-		return c.Wait(ctx, s)
+		in := c.Conn().(*conn)
+		err = errors.Join(c.Wait(ctx, s), in.r.own.Wait(ctx))
+		in.r.last = in.r.own // the stream goes: hardware queues are few
+		delete(in.r.adopted, s.Handle)
+		return errors.Join(err, st.Close())
 	}))
 	return worst
 }
@@ -187,13 +192,13 @@ func (x *timings) barriers(ranks int) {
 	const rounds = 1000
 	us := x.run(w, 9, func(c *comm.Comm, s comm.Stream, st *cuda.Stream) func() error {
 		in := c.Conn().(*conn)
-		a := kernels.Args{Ctl: uint64(in.ctl)}
+		a := kernels.Args{Ctl: uint64(in.ctl), Shared: 1}
 		a.Entry.Signature = 77
 		a.SetEntryWords()
 		return func() error { return in.r.gpu.kernels.Barriers(st, &a, rounds) }
 	})
 	x.add(timing{Op: "barrier", How: "kernel", Ranks: ranks, TimeUs: us / rounds, Note: "one round of 1000 in one launch"})
-	us = x.graph(w, 50, func(c *comm.Comm, s comm.Stream) func(int) error {
+	us = x.graph(w, 100, func(c *comm.Comm, s comm.Stream) func(int) error {
 		return func(int) error { return c.Barrier(s) }
 	})
 	x.add(timing{Op: "barrier", How: "graph", Ranks: ranks, TimeUs: us})
@@ -203,18 +208,21 @@ func (x *timings) barriers(ranks int) {
 func (x *timings) small(ranks int) {
 	w := x.open(ranks)
 	for _, bytes := range []int{1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20} {
-		us := x.graph(w, 20, func(c *comm.Comm, s comm.Stream) func(int) error {
+		us := x.graph(w, 100, func(c *comm.Comm, s comm.Stream) func(int) error {
 			b := x.filled(c, dtype.BF16, 1, bytes/2)
 			return func(int) error { return c.AllReduce(s, b, b, comm.Max) }
 		})
 		x.add(timing{Op: "all_reduce max", How: "graph", Type: "bf16", Ranks: ranks, Size: int64(bytes), TimeUs: us})
-		us = x.graph(w, 20, func(c *comm.Comm, s comm.Stream) func(int) error {
+		if bytes <= kernels.SmallBytes {
+			x.loop(w, bytes)
+		}
+		us = x.graph(w, 100, func(c *comm.Comm, s comm.Stream) func(int) error {
 			b := x.filled(c, dtype.BF16, 1, bytes/2)
 			out := x.filled(c, dtype.BF16, 1, bytes/2)
 			return func(int) error { return c.AllReduce(s, out, b, comm.Sum) }
 		})
 		x.add(timing{Op: "all_reduce", How: "graph", Type: "bf16", Ranks: ranks, Size: int64(bytes), TimeUs: us})
-		us = x.graph(w, 20, func(c *comm.Comm, s comm.Stream) func(int) error {
+		us = x.graph(w, 100, func(c *comm.Comm, s comm.Stream) func(int) error {
 			b := x.filled(c, dtype.BF16, 1, max(8, bytes/2/ranks))
 			out := x.filled(c, dtype.BF16, ranks, max(8, bytes/2/ranks))
 			return func(int) error { return c.AllGather(s, out, b) }
@@ -224,17 +232,32 @@ func (x *timings) small(ranks int) {
 	require.NoError(x.t, w.Close(context.Background()))
 }
 
+// loop repeats a small all-reduce inside one launch.
+func (x *timings) loop(w *comm.World, bytes int) {
+	const rounds = 500
+	us := x.run(w, 9, func(c *comm.Comm, s comm.Stream, st *cuda.Stream) func() error {
+		in := c.Conn().(*conn)
+		src, dst := x.filled(c, dtype.BF16, 1, bytes/2), x.filled(c, dtype.BF16, 1, bytes/2)
+		a := kernels.Args{Ctl: uint64(in.ctl), Shared: 1, Entry: kernels.Entry{Signature: 78, NumParts: 1}}
+		size := int64(bytes)
+		a.Entry.Parts[0] = kernels.Part{Src: uint64(src.Addr()), Dst: uint64(dst.Addr()), SrcStride: size, DstStride: size,
+			SrcRows: 1, DstRows: 1, Cols: uint32(bytes / 2), DTyp: uint32(dtype.BF16)}
+		a.SetEntryWords()
+		return func() error { return in.r.gpu.kernels.Small(st, &a, rounds) }
+	})
+	x.add(timing{Op: "all_reduce", How: "kernel", Type: "bf16", Ranks: w.Size(), Size: int64(bytes), TimeUs: us / rounds, Note: "one of 500 in one launch"})
+}
+
 // filled returns memory with a pattern that is not constant.
 func (x *timings) filled(c *comm.Comm, t dtype.DType, rows, cols int) comm.Buffer {
 	b, err := comm.Alloc(c, t, rows, cols)
 	require.NoError(x.t, err)
 	n := rows * cols * t.Size()
-	s := c.Conn().(*conn).r.aux
+	g := c.Conn().(*conn).r.gpu
 	for i := range min(64, n/64) { // stripes of different small numbers
 		lo, hi := n/64*i, n/64*(i+1)
-		require.NoError(x.t, s.Fill(b.Addr()+uintptr(lo), byte(0x30+i%16), hi-lo))
+		require.NoError(x.t, g.aside(func(s *cuda.Stream) error { return s.Fill(b.Addr()+uintptr(lo), byte(0x30+i%16), hi-lo) }))
 	}
-	require.NoError(x.t, s.Wait(context.Background()))
 	return b
 }
 

@@ -19,6 +19,19 @@ type gpu struct {
 	kernels *kernels.Set
 	ranks   int // that share it
 	blocks  int // of one rank
+
+	mu  sync.Mutex   // of aux
+	aux *cuda.Stream // for work that waits for no rank: one for all, because hardware queues are few
+}
+
+// aside runs fn on the stream that waits for no rank, and waits for it.
+func (g *gpu) aside(fn func(s *cuda.Stream) error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := fn(g.aux); err != nil {
+		return err
+	}
+	return g.aux.Wait(context.Background())
 }
 
 // world is what all ranks share.
@@ -65,10 +78,10 @@ type rank struct {
 	gpu   *gpu
 	main  *conn
 
-	own, aux *cuda.Stream // aux never waits for peers
-	event    *cuda.Event
-	last     *cuda.Stream // where the latest operation went
-	adopted  map[uintptr]*cuda.Stream
+	own     *cuda.Stream
+	event   *cuda.Event
+	last    *cuda.Stream // where the latest operation went
+	adopted map[uintptr]*cuda.Stream
 
 	words   uintptr // a kernels.Rank in device memory
 	arena   arena
@@ -120,9 +133,6 @@ func (r *rank) open() (err error) {
 	if r.own, err = r.gpu.dev.NewStream(0); err != nil {
 		return err
 	}
-	if r.aux, err = r.gpu.dev.NewStream(0); err != nil {
-		return err
-	}
 	if r.event, err = r.gpu.dev.NewEvent(false); err != nil {
 		return err
 	}
@@ -172,10 +182,10 @@ func (r *rank) zeroed(bytes int) (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := r.aux.Fill(addr, 0, bytes); err != nil {
+	if err := r.gpu.aside(func(s *cuda.Stream) error { return s.Fill(addr, 0, bytes) }); err != nil {
 		return 0, errors.Join(err, r.arena.free(addr))
 	}
-	return addr, r.aux.Wait(context.Background())
+	return addr, nil
 }
 
 // close is called once for each rank; the last one frees everything, when no kernel can touch it any more.
@@ -185,10 +195,8 @@ func (w *world) close(ctx context.Context) error {
 	}
 	var errs []error
 	for _, r := range w.ranks {
-		for _, s := range []*cuda.Stream{r.own, r.aux} {
-			if err := drain(s); err != nil {
-				errs = append(errs, err)
-			}
+		if err := drain(r.own); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	_ = ctx // a finished ctx does not keep memory: kernels end by their deadlines
@@ -214,10 +222,8 @@ func (w *world) free() error {
 		if r.event != nil {
 			errs = append(errs, r.event.Close())
 		}
-		for _, s := range []*cuda.Stream{r.own, r.aux} {
-			if s != nil {
-				errs = append(errs, s.Close())
-			}
+		if r.own != nil {
+			errs = append(errs, r.own.Close())
 		}
 	}
 	w.ranks = nil
@@ -226,6 +232,9 @@ func (w *world) free() error {
 		w.pinned = nil
 	}
 	for _, g := range w.gpus {
+		if g.aux != nil {
+			errs = append(errs, g.aux.Close())
+		}
 		if g.kernels != nil {
 			errs = append(errs, g.kernels.Close())
 		}

@@ -6,6 +6,7 @@ const (
 	MaxParts   = 8  // tensors of a launch
 	NumRecords = 8  // asynchronous errors of a rank that are kept
 	Threads    = 512
+	SmallBytes = 32 << 10 // the largest vector that the kernel for small ones takes
 )
 
 // Kinds of Args, beyond those of comm.OpKind, whose numbers they share.
@@ -59,6 +60,9 @@ type Args struct {
 // SetEntryWords sets how much of the entry travels, from its number of parts.
 func (a *Args) SetEntryWords() { a.EntryWords = 2 + 3*a.Entry.NumParts }
 
+// numLines is the 16-byte lines that carry an entry, 8 bytes each.
+const numLines = (32 + MaxParts*48 + 2*MaxRanks*4) / 8
+
 // Record is an asynchronous error in pinned host memory. Seq is written last.
 type Record struct {
 	Seq, Why, Call, OtherCall, EpochSeen, EpochWanted, Missing, By uint64
@@ -81,14 +85,21 @@ type Ctl struct {
 	Rank, Size, WorldRank, WorldSize      uint32
 	Group                                 uint64
 	Sent, Received                        [MaxRanks]uint64
-	Peers, World                          [MaxRanks]uint64
+	Peers, World, Small                   [MaxRanks]uint64
 	_                                     [6]uint64
-	Arrived, Done, Mail, Ack              [MaxRanks]uint64
+	Done, Mail, Ack                       [MaxRanks]uint64
 	Closed                                [3][MaxRanks]uint64
 	Answers                               [MaxRanks]uint64
-	Entries                               [2][MaxRanks]Entry
+	Inbox                                 [2][MaxRanks][numLines][2]uint64
 	Letters                               [MaxRanks]Entry
 }
+
+// smallStride is the bytes of one source's lines in the buffer for small vectors: a 16-byte line for every 8 bytes, a
+// header, and padding.
+const smallStride = (SmallBytes/8 + 8) * 16
+
+// SmallBuffer is the bytes of the buffer for small vectors of a group of size ranks.
+func SmallBuffer(size int) int { return 2 * size * smallStride }
 
 // MemoryArgs are the parameters of a copy. Strides are in bytes.
 type MemoryArgs struct {

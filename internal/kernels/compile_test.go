@@ -33,7 +33,7 @@ func TestCompile(t *testing.T) {
 	for _, arch := range archs {
 		image, err := nvrtc.Cubin(Program(arch))
 		require.NoError(t, err)
-		for _, name := range []string{"weft_barrier", "weft_copy", "weft_reduce", "weft_reduce_any", "weft_send", "weft_recv", "weft_leave", "weft_memory"} {
+		for _, name := range []string{"weft_barrier", "weft_copy", "weft_reduce", "weft_reduce_any", "weft_send", "weft_recv", "weft_leave", "weft_memory", "weft_small"} {
 			require.Contains(t, string(image), name, arch)
 		}
 	}
@@ -43,10 +43,13 @@ func TestCompile(t *testing.T) {
 func TestLayout(t *testing.T) {
 	needNVRTC(t)
 	var b strings.Builder
-	size := func(name string, n uintptr) { fmt.Fprintf(&b, "static_assert(sizeof(%s) == %d, \"%s\");\n", name, n, name) }
+	size := func(name string, n uintptr) {
+		fmt.Fprintf(&b, "static_assert(sizeof(%s) == %d, \"%s\");\n", name, n, name)
+	}
 	var c Ctl
 	var a Args
 	var e Entry
+	require.EqualValues(t, numLines*8, unsafe.Sizeof(e))
 	size("Part", unsafe.Sizeof(Part{}))
 	size("Entry", unsafe.Sizeof(e))
 	size("Record", unsafe.Sizeof(Record{}))
@@ -54,8 +57,8 @@ func TestLayout(t *testing.T) {
 	size("Ctl", unsafe.Sizeof(c))
 	size("Args", unsafe.Sizeof(a))
 	size("MemoryArgs", unsafe.Sizeof(MemoryArgs{}))
-	require.Zero(t, unsafe.Offsetof(c.Entries)%16)
-	require.Zero(t, unsafe.Offsetof(c.Arrived)%128)
+	require.Zero(t, unsafe.Offsetof(c.Inbox)%16)
+	require.Zero(t, unsafe.Offsetof(c.Done)%128)
 	p := Program("sm_90a")
 	p.Source = protocol + "\n" + b.String() + "extern \"C\" __global__ void nothing() {}\n"
 	_, err := nvrtc.Compile(p)

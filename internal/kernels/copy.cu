@@ -146,7 +146,7 @@ __device__ __forceinline__ void report_once(const Args &a, Record r) {
 // on all ranks. It returns whether the counts fit.
 __device__ bool gather_plan(const Args &a, Shared &sh) {
     Ctl *c = a.ctl;
-    const Entry *entries = c->entries[sh.epoch & 1];
+    const Entry *entries = sh.entries;
     u32 t = threadIdx.x, size = c->size;
     bool onDevice = a.ragged && !(entries[0].hostCounts & 1);
     if (t == 0)
@@ -251,7 +251,7 @@ __device__ void move_range(const Move &m, const u8 *src, i64 srcStride, u64 lo, 
 // because they share the slices.
 __device__ void prepare(const Args &a, Shared &sh, Move &m, u32 part) {
     Ctl *c = a.ctl;
-    const Entry *entries = c->entries[sh.epoch & 1];
+    const Entry *entries = sh.entries;
     u32 t = threadIdx.x, size = c->size;
     u64 bytes = row_bytes(a.entry.parts[part]);
     __syncthreads();
@@ -283,7 +283,7 @@ __device__ __forceinline__ void slice(u64 n, u32 rank, u32 size, u64 &lo, u64 &h
 
 __device__ void gather(const Args &a, Shared &sh, Move &m) {
     Ctl *c = a.ctl;
-    const Entry *entries = c->entries[sh.epoch & 1];
+    const Entry *entries = sh.entries;
     u32 size = c->size;
     for (u32 p = 0; p < a.entry.numParts; p++) {
         prepare(a, sh, m, p);
@@ -300,7 +300,7 @@ __device__ void gather(const Args &a, Shared &sh, Move &m) {
 
 __device__ void broadcast(const Args &a, Shared &sh, Move &m) {
     Ctl *c = a.ctl;
-    const Entry &root = c->entries[sh.epoch & 1][a.peer];
+    const Entry &root = sh.entries[a.peer];
     for (u32 p = 0; p < a.entry.numParts; p++) {
         prepare(a, sh, m, p);
         u64 lo, hi;
@@ -323,7 +323,7 @@ __device__ u32 matrix_fault(const Entry *entries, u32 i, u32 j) {
 // matrix_plan checks what all ranks send to all and fills sh.rows with the prefix sums of what this rank receives.
 __device__ bool matrix_plan(const Args &a, Shared &sh) {
     Ctl *c = a.ctl;
-    const Entry *entries = c->entries[sh.epoch & 1];
+    const Entry *entries = sh.entries;
     u32 t = threadIdx.x, size = c->size;
     if (t == 0)
         sh.bad = ~0u;
@@ -373,7 +373,7 @@ __device__ bool matrix_plan(const Args &a, Shared &sh) {
 // skewed says whether a rank receives so much more than the average that the others should help. Alike on all ranks.
 __device__ bool skewed(const Args &a, const Shared &sh) {
     const Ctl *c = a.ctl;
-    const Entry *entries = c->entries[sh.epoch & 1];
+    const Entry *entries = sh.entries;
     u64 most = 0, sum = 0;
     for (u32 j = 0; a.shared && j < c->size; j++) {
         u64 rows = 0;
@@ -388,7 +388,7 @@ __device__ bool skewed(const Args &a, const Shared &sh) {
 // exchange_slices moves this rank's equal share of the whole matrix, receivers first, whoever's rows they are.
 __device__ void exchange_slices(const Args &a, Shared &sh, Move &m) {
     Ctl *c = a.ctl;
-    const Entry *entries = c->entries[sh.epoch & 1];
+    const Entry *entries = sh.entries;
     u32 size = c->size;
     for (u32 p = 0; p < a.entry.numParts; p++) {
         prepare(a, sh, m, p);
@@ -425,7 +425,7 @@ __device__ void exchange_slices(const Args &a, Shared &sh, Move &m) {
 
 __device__ void exchange(const Args &a, Shared &sh) {
     Ctl *c = a.ctl;
-    const Entry *entries = c->entries[sh.epoch & 1];
+    const Entry *entries = sh.entries;
     u32 size = c->size;
     for (u32 p = 0; p < a.entry.numParts; p++) {
         const Part &own = a.entry.parts[p];
@@ -533,10 +533,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_recv(const __grid_
     u64 e = c->received[a.peer] + 1;
     u32 why = t == 0 ? spin(c, &c->mail[a.peer], e, &c->closed[1][a.peer]) : 0;
     if (__syncthreads_or(why) && gave_up(c, a, sh, why, a.peer, e, c->mail, 2)) {
-        if (last_block(c, sh) && t == 0) {
-            c->doneBlocks = 0;
-            c->launches++;
-        }
+        abandon(a, sh);
         return;
     }
     const Entry &letter = c->letters[a.peer];
@@ -545,7 +542,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_recv(const __grid_
         const Part &own = a.entry.parts[p], &from = letter.parts[p];
         copy_rows((u8 *)own.dst, own.dstStride, (const u8 *)from.src, from.srcStride, own.dstRows, row_bytes(own), everyone());
     }
-    if (!last_block(c, sh) || t != 0)
+    if (!last_block(a, sh) || t != 0)
         return;
     if (!same) {
         Record r = record(DISAGREE, a.peer, c->rank, 0, 0);
@@ -556,8 +553,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_recv(const __grid_
     c->doneBlocks = 0;
     c->received[a.peer] = e;
     c->launches++;
-    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(&c->peers[a.peer]->answers[c->rank]),
-                 "l"((u64)a.entry.call << 1 | !same) : "memory");
+    store_relaxed(&c->peers[a.peer]->answers[c->rank], (u64)a.entry.call << 1 | !same);
     store_release(&c->peers[a.peer]->ack[c->rank], e);
 }
 

@@ -11,13 +11,13 @@ import (
 	"github.com/weftgo/weft/internal/nvrtc"
 )
 
-// barrierThreads is a warp for each of eight peers.
-const barrierThreads = 256
+// barrierThreads is a thread for each line of 32 entries' heads.
+const barrierThreads = 128
 
 // Set is the kernels, loaded on one device.
 type Set struct {
-	module                                                                *cuda.Module
-	barrier, barriers, copy, reduce, reduceAny, send, recv, leave, memory *cuda.Function
+	module                                                                       *cuda.Module
+	barrier, barriers, copy, reduce, reduceAny, send, recv, leave, memory, small *cuda.Function
 }
 
 // Load compiles the kernels for the device, or takes them from the cache, and loads all of them, so that none is loaded while
@@ -52,6 +52,7 @@ func (s *Set) functions() error {
 		{"weft_send", &s.send, unsafe.Sizeof(Args{})},
 		{"weft_recv", &s.recv, unsafe.Sizeof(Args{})},
 		{"weft_leave", &s.leave, unsafe.Sizeof(Args{})},
+		{"weft_small", &s.small, unsafe.Sizeof(Args{})},
 		{"weft_memory", &s.memory, unsafe.Sizeof(MemoryArgs{})},
 	} {
 		fn, err := s.module.Function(f.name)
@@ -90,6 +91,30 @@ func (s *Set) Collective(st *cuda.Stream, a *Args, blocks int) error {
 		l.Block[0] = barrierThreads
 	}
 	return cuda.Run(st, fn, &l, a)
+}
+
+// IsSmall reports whether Small can do the all-reduce. Ranks need not agree.
+func IsSmall(a *Args) bool {
+	p := &a.Entry.Parts[0]
+	if a.Entry.NumParts != 1 || comm.OpKind(a.Kind) != comm.AllReduce || comm.ReduceOp(a.Reduce) != comm.Sum || !common(a) {
+		return false
+	}
+	row := int64(p.Cols) * int64(dtype.DType(p.DTyp).Size())
+	bytes := row * int64(p.SrcRows)
+	dense := p.SrcRows <= 1 || p.SrcStride == row && p.DstStride == row
+	return dense && bytes > 0 && bytes <= SmallBytes && (uint64(bytes)|p.Src|p.Dst)%8 == 0
+}
+
+// Small launches the kernel for small all-reduces, which does it times times.
+func (s *Set) Small(st *cuda.Stream, a *Args, times int) error {
+	p := &a.Entry.Parts[0]
+	a.Peer = uint32(times)
+	lines := int(p.Cols) * int(p.SrcRows) * dtype.DType(p.DTyp).Size() / 8
+	l := cuda.Linear((lines+Threads-1)/Threads, Threads)
+	if lines < Threads {
+		l.Block[0] = uint32(max(MaxRanks, (lines+31)/32*32))
+	}
+	return cuda.Run(st, s.small, &l, a)
 }
 
 // common reports whether the kernel for the common types will do.

@@ -1,12 +1,14 @@
 // How ranks meet on the device. Every rank has a Ctl per group in its own memory; peers write into it and only its owner
 // polls it. No header of CUDA is needed.
 //
-//	begin:  block 0 writes its Entry into every peer's Ctl, then releases the peer's flag with the epoch;
-//	        every block polls the flags of its own Ctl, then reads all entries: pointers, shapes, counts, signatures.
-//	finish: the last block of a rank tells all peers that it no longer touches their memory, and waits for the same.
+//	begin:  block 0 writes its Entry into every peer's inbox, 8 bytes with the epoch in each 16-byte line, so that data
+//	        and flag arrive together and no fence is needed: what the entry points to was written by earlier kernels.
+//	        Every block polls the lines of its own inbox, and then has all entries: pointers, shapes, counts, signatures.
+//	finish: the last block of a rank tells all peers, after a fence, that it no longer touches their memory, and waits for
+//	        the same.
 //
-// Epochs live in device memory, grow by one per meeting and are compared with >=, so a replayed graph needs no new
-// arguments. Entries are double-buffered by the epoch's lowest bit: a rank publishes epoch e + 2 only after all ranks
+// Epochs live in device memory, grow by one per meeting and are compared with >= (in lines: equal), so a replayed graph needs
+// no new arguments. Inboxes are double-buffered by the epoch's lowest bit: a rank publishes epoch e + 2 only after all ranks
 // published e + 1, which they do after their kernel of epoch e has ended.
 //
 // Every spin looks at the abort words and at the clock. On expiry a rank writes a Record into pinned host memory, raises
@@ -50,6 +52,15 @@ struct __align__(16) Entry {
     int send[MAX_RANKS], recv[MAX_RANKS];
 };
 
+// Line is 8 bytes that arrive together with the epoch they belong to.
+struct __align__(16) Line {
+    u32 a, flagA, b, flagB;
+};
+
+// LINES carry an Entry; the first HEAD of them are what every call has.
+#define LINES (sizeof(Entry) / 8)
+#define HEAD 4u
+
 // Record is an asynchronous error in pinned host memory. seq is written last.
 struct Record {
     u64 seq, why, call, otherCall, epochSeen, epochWanted, missing, by;
@@ -74,12 +85,13 @@ struct Ctl {
     u64 sent[MAX_RANKS], received[MAX_RANKS]; // messages to and from each rank
     Ctl *peers[MAX_RANKS];
     Rank *world[MAX_RANKS];
+    u64 small[MAX_RANKS]; // where each rank receives small all_reduces
     u64 pad[6]; // the words below begin a cache line
     // Written by peers, each in its own word.
-    u64 arrived[MAX_RANKS], done[MAX_RANKS], mail[MAX_RANKS], ack[MAX_RANKS];
+    u64 done[MAX_RANKS], mail[MAX_RANKS], ack[MAX_RANKS];
     u64 closed[3][MAX_RANKS]; // first epoch, message and answer that will never come; 0 while the peer lives
     u64 answers[MAX_RANKS];   // call number << 1 | whether the shapes differ
-    Entry entries[2][MAX_RANKS];
+    Line inbox[2][MAX_RANKS][LINES];
     Entry letters[MAX_RANKS];
 };
 
@@ -101,6 +113,7 @@ struct MemoryArgs {
 };
 
 struct Shared {
+    Entry entries[MAX_RANKS]; // of all ranks, after begin
     Entry entry;
     u64 epoch;
     u32 missing, bad, last, faults;
@@ -126,17 +139,30 @@ __device__ __forceinline__ u64 clock_ns() {
     return t;
 }
 
+__device__ __forceinline__ void store_relaxed(u64 *p, u64 v) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+__device__ __forceinline__ void line_store(Line *p, u32 a, u32 b, u32 flag) {
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(p), "r"(a), "r"(flag), "r"(b) : "memory");
+}
+__device__ __forceinline__ Line line_load(const Line *p) {
+    Line v;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.a), "=r"(v.flagA), "=r"(v.b), "=r"(v.flagB) : "l"(p) : "memory");
+    return v;
+}
+
 // spin waits for *flag >= want. It returns 0, or why it gave up.
 __device__ u32 spin(const Ctl *c, const u64 *flag, u64 want, const u64 *closed) {
     const u64 *abort = &c->world[c->worldRank]->abort;
     u64 start = 0, timeout = 0;
     for (u32 n = 1;; n++) {
         u64 raised = load_relaxed(abort);
-        bool there = load_acquire(flag) >= want;
-        if (raised) // first: nothing begins in a dead world
+        bool there = load_relaxed(flag) >= want;
+        if (raised)
             return ABORTED;
         if (there)
-            return 0;
+            return load_acquire(flag) >= want ? 0 : TIMEOUT;
         if (n & 31)
             continue;
         u64 gone = load_relaxed(closed);
@@ -212,7 +238,7 @@ __device__ bool gave_up(Ctl *c, const Args &a, Shared &sh, u32 why, u32 peer, u6
         u32 first = __ffs(sh.missing) - 1;
         Record r = record(faults >> TIMEOUT & 1 ? TIMEOUT : faults >> CLOSED & 1 ? CLOSED : ABORTED, first, first, 0, 0);
         r.missing = sh.missing;
-        r.epochSeen = load_relaxed(flags + first);
+        r.epochSeen = flags ? load_relaxed(flags + first) : 0;
         r.epochWanted = want;
         r.phase = phase;
         report(c, a, r);
@@ -244,67 +270,152 @@ __device__ void stage(const Args &a, Shared &sh) {
     __syncthreads();
 }
 
-// disagreement returns the first rank whose signature differs from rank 0's, or size.
-__device__ u32 disagreement(const Ctl *c, Shared &sh) {
-    const Entry *entries = c->entries[sh.epoch & 1];
-    if (threadIdx.x == 0)
-        sh.bad = c->size;
-    __syncthreads();
-    if (threadIdx.x < c->size && entries[threadIdx.x].signature != entries[0].signature)
-        atomicMin(&sh.bad, threadIdx.x);
-    __syncthreads();
-    return sh.bad;
+// fence orders what this thread has seen and done before what it does next, for all ranks.
+__device__ __forceinline__ void fence(const Args &a) {
+    if (a.shared)
+        __threadfence();
+    else
+        __threadfence_system();
 }
 
 // last_block says, to all threads, whether this block is the last of its launch to come here. What the other blocks did
 // happened before what it does next.
-__device__ bool last_block(Ctl *c, Shared &sh) {
+__device__ bool last_block(const Args &a, Shared &sh) {
+    Ctl *c = a.ctl;
     __syncthreads();
+    if (gridDim.x == 1)
+        return true;
     if (threadIdx.x == 0) {
-        __threadfence_system(); // cumulative: carries what the other threads wrote before the barrier
+        fence(a); // cumulative: carries what the other threads wrote before the barrier
         sh.last = atomicAdd(&c->doneBlocks, 1ull) == gridDim.x - 1;
-        __threadfence_system();
+        fence(a);
     }
     __syncthreads();
     return sh.last;
 }
 
+// abandon counts a launch that met nobody.
+__device__ void abandon(const Args &a, Shared &sh) {
+    if (last_block(a, sh) && threadIdx.x == 0) {
+        a.ctl->doneBlocks = 0;
+        a.ctl->launches++;
+    }
+}
+
+enum { ELSEWHERE = 31 }; // a reason beside those of Record: the peer is in another call
+
+// Patience is what a wait for lines looks at now and then.
+struct Patience {
+    u64 start;
+    u32 looks;
+};
+
+// impatient returns why a wait for a line of rank from should end, or 0. signature is what the peer's entry should have.
+__device__ __noinline__ u32 impatient(const Ctl *c, Patience &w, u32 from, u64 e, u64 signature) {
+    w.looks++;
+    if (load_relaxed(&c->world[c->worldRank]->abort))
+        return ABORTED;
+    if (w.looks & 15)
+        return 0;
+    Line head = line_load(&c->inbox[e & 1][from][0]);
+    if (head.flagA == (u32)e && head.flagB == (u32)e && (head.a | (u64)head.b << 32) != signature)
+        return ELSEWHERE;
+    u64 gone = load_relaxed(&c->closed[0][from]);
+    if (gone != 0 && e >= gone)
+        return CLOSED;
+    if ((w.looks & 127) == 0 && load_relaxed((const u64 *)c->hostAbort))
+        return ABORTED;
+    u64 now = clock_ns();
+    if (w.start == 0)
+        w.start = now;
+    else if (now - w.start > load_relaxed(&c->timeout))
+        return TIMEOUT;
+    return 0;
+}
+
+// collect waits for lines [0, lines) of every rank's entry of epoch e, or, after the first, for those of ranks in the same
+// call. It returns to each thread why it gave up, and on whom.
+__device__ u32 collect(const Args &a, Shared &sh, u64 e, u32 lines, u32 counts, u32 &from) {
+    Ctl *c = a.ctl;
+    u32 all = lines + counts, why = 0;
+    const u32 first = (u32)((const u8 *)a.entry.send - (const u8 *)&a.entry) / 8;
+    for (u32 i = threadIdx.x; i < c->size * all; i += blockDim.x) {
+        u32 p = i / all, w = i - p * all;
+        w = w < lines ? w : first + w - lines;
+        const Line *line = &c->inbox[e & 1][p][w];
+        Patience wait = {};
+        Line v;
+        while (v = line_load(line), v.flagA != (u32)e || v.flagB != (u32)e) {
+            if ((why = impatient(c, wait, p, e, lines > HEAD ? a.entry.signature : ~0ull)) == 0)
+                continue;
+            if (why == ELSEWHERE && lines == HEAD)
+                continue; // only the head is wanted
+            from = p;
+            return why;
+        }
+        ((u64 *)&sh.entries[p])[w] = v.a | (u64)v.b << 32;
+    }
+    return 0;
+}
+
 enum { GO, FAULT, LEAVE };
 
+// publish writes this rank's entry to all ranks' inboxes. One block.
+__device__ void publish(const Args &a, u64 e, u32 lines, u32 counts) {
+    Ctl *c = a.ctl;
+    const u64 *words = (const u64 *)&a.entry;
+    const u32 first = (u32)((const u8 *)a.entry.send - (const u8 *)&a.entry) / 8;
+    u32 all = lines + counts;
+    for (u32 i = threadIdx.x; i < c->size * all; i += blockDim.x) {
+        u32 p = i / all, w = i - p * all;
+        w = w < lines ? w : first + w - lines;
+        u64 v = words[w];
+        if (w >= first && (w - first) * 2 < a.numOwn) { // counts that are on the device
+            const int *own = (const int *)a.own + (w - first) * 2;
+            v = (u32)own[0] | ((w - first) * 2 + 1 < a.numOwn ? (u64)(u32)own[1] << 32 : 0);
+        }
+        line_store(&c->peers[p]->inbox[e & 1][c->rank][w], (u32)v, (u32)(v >> 32), (u32)e);
+    }
+}
+
 // begin is the first meeting. GO: all ranks are in the same call. FAULT: they are not; every rank finds the same. LEAVE: the
-// world is dead.
+// world is dead, or a rank has closed.
 __device__ int begin(const Args &a, Shared &sh) {
     Ctl *c = a.ctl;
-    u32 t = threadIdx.x;
-    if (t == 0)
-        sh.epoch = c->epoch + 1;
-    __syncthreads();
-    u64 e = sh.epoch;
-    if (blockIdx.x == 0) {
-        stage(a, sh);
-        // A warp per peer; a block has at least one warp.
-        for (u32 p = t / 32; p < c->size; p += blockDim.x / 32)
-            push(a, sh, &c->peers[p]->entries[e & 1][c->rank], t & 31, 32);
-        __syncthreads();
-        if (t < c->size)
-            store_release(&c->peers[t]->arrived[c->rank], e);
+    u32 t = threadIdx.x, lines = 2 * a.entryWords, counts = a.ragged ? MAX_RANKS : 0, from = 0;
+    u64 e = load_relaxed(&c->epoch) + 1;
+    bool dead = load_relaxed(&c->world[c->worldRank]->abort) != 0; // nothing begins in a dead world
+    if (blockIdx.x == 0)
+        publish(a, e, lines, counts);
+    u32 why = dead ? ABORTED : collect(a, sh, e, lines, counts, from);
+    if (t == 0) {
+        sh.epoch = e;
+        sh.bad = c->size;
     }
-    u32 why = t < c->size ? spin(c, &c->arrived[t], e, &c->closed[0][t]) : 0;
-    if (__syncthreads_or(why) && gave_up(c, a, sh, why, t, e, c->arrived, 0)) {
-        if (last_block(c, sh) && t == 0) {
-            c->doneBlocks = 0;
-            c->launches++;
+    if (__syncthreads_or(why)) {
+        // A rank in another call sends other lines; the heads of all ranks come.
+        if (__syncthreads_or(why == 0 || why == ELSEWHERE ? 0 : 1) == 0) {
+            why = collect(a, sh, e, HEAD, 0, from);
+            __syncthreads();
+        } else if (why == ELSEWHERE) {
+            why = 0;
         }
-        return LEAVE;
+        if (__syncthreads_or(why)) {
+            gave_up(c, a, sh, why, from, e, 0, 0);
+            abandon(a, sh);
+            return LEAVE;
+        }
     }
-    u32 bad = disagreement(c, sh);
+    if (t < c->size && sh.entries[t].signature != sh.entries[0].signature)
+        atomicMin(&sh.bad, t);
+    __syncthreads();
+    u32 bad = sh.bad;
     if (bad == c->size)
         return GO;
     if (blockIdx.x == 0 && t == 0) {
-        const Entry *entries = c->entries[e & 1];
         Record r = record(DISAGREE, 0, bad, 0, 0);
-        r.epochSeen = entries[0].call;
-        r.otherCall = entries[bad].call;
+        r.epochSeen = sh.entries[0].call;
+        r.otherCall = sh.entries[bad].call;
         report(c, a, r);
     }
     return FAULT;
@@ -314,16 +425,19 @@ __device__ int begin(const Args &a, Shared &sh) {
 // meeting: then it only counts.
 __device__ void finish(const Args &a, Shared &sh, bool settled) {
     Ctl *c = a.ctl;
-    if (!last_block(c, sh))
+    if (!last_block(a, sh))
         return;
     u32 t = threadIdx.x, why = 0;
     u64 e = sh.epoch;
-    if (!settled && t < c->size) {
-        store_release(&c->peers[t]->done[c->rank], e);
-        why = spin(c, &c->done[t], e, &c->closed[0][t]);
+    if (!settled) {
+        if (t < c->size) {
+            fence(a); // in the thread that stores the flag
+            store_relaxed(&c->peers[t]->done[c->rank], e);
+            why = spin(c, &c->done[t], e, &c->closed[0][t]);
+        }
+        if (__syncthreads_or(why))
+            gave_up(c, a, sh, why, t, e, c->done, 1);
     }
-    if (__syncthreads_or(why))
-        gave_up(c, a, sh, why, t, e, c->done, 1);
     if (t == 0) {
         c->doneBlocks = 0;
         c->epoch = e;

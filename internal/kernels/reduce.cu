@@ -154,7 +154,7 @@ __device__ void reduce_part(const Share &s, u32 dtype, u32 op, const Ctl *c, con
 // share fills s for one part.
 __device__ void share(const Args &a, Shared &sh, Share &s, u32 part) {
     Ctl *c = a.ctl;
-    const Entry *entries = c->entries[sh.epoch & 1];
+    const Entry *entries = sh.entries;
     bool scatter = a.kind == REDUCE_SCATTER || a.kind == REDUCE_SCATTERV;
     u32 t = threadIdx.x, size = c->size;
     __syncthreads();

@@ -19,11 +19,14 @@ var copySource string
 //go:embed reduce.cu
 var reduceSource string
 
+//go:embed small.cu
+var smallSource string
+
 // Program is the collectives' source for an architecture, such as sm_90a.
 func Program(arch string) nvrtc.Program {
 	return nvrtc.Program{
 		Name:   "collectives.cu",
-		Source: strings.Join([]string{protocol, numbers, copySource, reduceSource}, "\n"),
+		Source: strings.Join([]string{protocol, numbers, copySource, reduceSource, smallSource}, "\n"),
 		// Sums must not be contracted: they are written as __fadd_rn, and this keeps the compiler from any other idea.
 		Options: []string{"--fmad=false", "-lineinfo"},
 		Arch:    arch,
