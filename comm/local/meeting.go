@@ -179,6 +179,17 @@ func (s *seat) token() {
 	}
 }
 
+// soon looks at the gate for a moment that is not worth two looks at the clock.
+func (m *meeting) soon(s *seat, g gate) bool {
+	for range min(m.numSpin, shortSpin) {
+		if g.open() {
+			s.together = 0
+			return true
+		}
+	}
+	return g.open()
+}
+
 // glance waits without parking and reports whether the gate opened.
 //
 // Two ranks that share a core, though another is idle, stay together as long as each gives way to the other at once: nobody
@@ -220,7 +231,7 @@ func (m *meeting) finish(pos int) time.Duration {
 		}
 		return 0
 	}
-	if g.open() {
+	if m.soon(&m.seats[pos], g) {
 		return 0
 	}
 	start := clock.Read()

@@ -19,7 +19,7 @@ func (m *meeting) run(ctx context.Context, pos int, call *call, stats *comm.OpSt
 	if m.led && last {
 		m.lead(turn, pos, &s.job)
 		m.release(pos)
-	} else if !last && !g.open() {
+	} else if !last && !m.soon(s, g) {
 		var err error
 		if stats.Wait, err = m.await(ctx, pos, g, call); err != nil {
 			return err
