@@ -31,7 +31,7 @@ func long(stream bool) object {
 // running waits until the engine has n requests.
 func (r *rig) running(n int) {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return r.d.Engine.Stats().Total().Running == n }, 10*time.Second, time.Millisecond)
+	require.Eventually(r.t, func() bool { return r.d.Engine.Stats().Total().Running == n }, 30*time.Second, time.Millisecond)
 }
 
 // I-60: the client leaves, streaming or not; its requests end and their blocks are free at once.
@@ -74,17 +74,17 @@ func TestSlowClient(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
-	body, _ := json.Marshal(object{"prompt": "Hello", "max_tokens": 900, "n": 32, "logprobs": 20, "ignore_eos": true, "stream": true})
+	body, _ := json.Marshal(object{"prompt": "Hello", "max_tokens": 900, "n": 4, "logprobs": 20, "ignore_eos": true, "stream": true})
 	_, err = fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	require.NoError(t, err)
-	r.running(32)
-	r.idle() // the answer has some 50 MB, which no buffer of the system holds
+	r.running(4)
+	r.idle() // the answer has some 3 MB, more than the buffers between
 	require.Positive(t, r.d.Engine.Stats().Total().Aborted)
 }
 
 // A body that does not come in time, or is too large.
 func TestBodies(t *testing.T) {
-	r := start(t, "tp1", func(_ *deploy.Config, c *Config) { c.ReadTimeout, c.MaxBodyBytes = 100*time.Millisecond, 1000 })
+	r := start(t, "tp1", func(_ *deploy.Config, c *Config) { c.ReadTimeout, c.MaxBodyBytes = 50*time.Millisecond, 1000 })
 	require.Contains(t, r.refused("/v1/completions", 413, object{"prompt": strings.Repeat("x", 1001)}), "1000")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	require.NoError(t, err)
@@ -96,8 +96,8 @@ func TestBodies(t *testing.T) {
 	require.Equal(t, http.StatusRequestTimeout, resp.StatusCode)
 	resp.Body.Close()
 	// A request that takes longer than the read timeout is not taken for one whose client has left.
-	a := r.complete(object{"prompt": "x", "max_tokens": 900, "ignore_eos": true})
-	require.Equal(t, 900, a.Usage.Completion)
+	a := r.complete(object{"prompt": "x", "max_tokens": 200, "ignore_eos": true})
+	require.Equal(t, 200, a.Usage.Completion)
 }
 
 func TestQueueLimit(t *testing.T) {
@@ -192,8 +192,8 @@ func TestSoak(t *testing.T) {
 	for i := range 24 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(i), 1))
-			for ctx.Err() == nil {
-				switch r.soak(ctx, rng) {
+			for kind := i % 5; kind < 5 || ctx.Err() == nil; kind = 5 + rng.IntN(5) {
+				switch r.soak(t.Context(), rng, kind%5) {
 				case 200:
 					done.Add(1)
 				case 0:
@@ -231,14 +231,14 @@ func TestSoak(t *testing.T) {
 }
 
 // soak is one request of a random client; 0 if it left.
-func (r *rig) soak(ctx context.Context, rng *rand.Rand) int {
+func (r *rig) soak(ctx context.Context, rng *rand.Rand, kind int) int {
 	body := object{"prompt": strings.Repeat("The budget for tenants. ", 1+rng.IntN(20)), "max_tokens": 1 + rng.IntN(8), "n": 1 + rng.IntN(3),
 		"stream": rng.IntN(2) == 0, "logprobs": rng.IntN(4), "echo": rng.IntN(4) == 0, "seed": rng.IntN(9)}
 	patience := time.Minute
-	switch rng.IntN(5) {
+	switch kind {
 	case 0:
 		patience = time.Duration(rng.IntN(20)) * time.Millisecond
-		body["max_tokens"] = 500
+		body["max_tokens"] = 700
 		body["ignore_eos"] = true
 	case 1:
 		body["n"] = -rng.IntN(2)

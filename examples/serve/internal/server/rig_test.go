@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -51,7 +52,12 @@ func start(t testing.TB, name string, change ...func(*deploy.Config, *Config)) *
 	require.NoError(t, err)
 	sc.Deployment, sc.Recorder = d, dc.Recorder
 	r := &rig{t: t, s: New(sc), d: d}
-	h := httptest.NewServer(r.s)
+	h := httptest.NewUnstartedServer(r.s)
+	h.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		_ = c.(*net.TCPConn).SetWriteBuffer(4096) // so that a client that does not read is felt soon
+		return ctx
+	}
+	h.Start()
 	r.url, r.c = h.URL, h.Client()
 	t.Cleanup(func() {
 		h.CloseClientConnections()
@@ -209,7 +215,7 @@ func (r *rig) idle() {
 	require.Eventually(r.t, func() bool {
 		t := r.d.Engine.Stats().Total()
 		return t.Running == 0 && t.Waiting == 0 && t.KVUsed == 0 && r.s.Idle()
-	}, 10*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 }
 
 type object = map[string]any
