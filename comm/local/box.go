@@ -62,12 +62,8 @@ func (c *call) fill() {
 			return
 		}
 		counts := b.counts(2 * c.size)
-		for i, n := range c.send {
-			counts[i] = n
-		}
-		for i, n := range c.recv {
-			counts[c.size+i] = n
-		}
+		copy(counts, c.send)
+		copy(counts[c.size:], c.recv)
 		at = 16 * c.size
 	}
 	b.state = packed
