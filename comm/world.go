@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -75,8 +76,8 @@ func (w *World) Abort(cause error) {
 }
 
 // Run calls fn once for each local rank in its own goroutine and waits for all of them. The first error, panic (with its
-// stack) or Goexit (t.FailNow) aborts the world and cancels the ctx that fn got; Run returns that rank's error, and the
-// others get Aborted that wraps it. When ctx ends, the world is aborted with its cause. A goroutine that never returns
+// stack) or Goexit (t.FailNow) aborts the world and cancels the ctx that fn got, and the others get Aborted that wraps it.
+// Run returns that error, or, if it blames a rank that has an error of its own, what that rank says. When ctx ends, the world is aborted with its cause. A goroutine that never returns
 // cannot be ended; World.Done tells others at once that the world is dead. One Run goes on at a time: a second one is Invalid.
 func (w *World) Run(ctx context.Context, fn func(ctx context.Context, c *Comm) error) error {
 	if err := w.Err(); err != nil {
@@ -92,11 +93,13 @@ func (w *World) Run(ctx context.Context, fn func(ctx context.Context, c *Comm) e
 	defer stop()
 
 	var first error
+	errs := make([]error, len(w.local))
 	var once sync.Once
 	var wg sync.WaitGroup
-	for _, c := range w.local {
+	for i, c := range w.local {
 		wg.Go(func() {
 			w.rank(ctx, c, fn, func(err error) {
+				errs[i] = err
 				once.Do(func() {
 					first = err
 					w.Abort(err)
@@ -112,7 +115,24 @@ func (w *World) Run(ctx context.Context, fn func(ctx context.Context, c *Comm) e
 			return context.Cause(ctx)
 		}
 	}
-	return first
+	return w.culprit(first, errs)
+}
+
+// culprit follows the blame: an error that names another rank as its peer gives way to that rank's own, unless this is only
+// the echo of the abort. errs are those of the local ranks, nil where there was none.
+func (w *World) culprit(err error, errs []error) error {
+	for range errs {
+		var e *Error
+		if !errors.As(err, &e) || e.Peer == NoPeer {
+			return err
+		}
+		i := slices.IndexFunc(w.local, func(c *Comm) bool { return c.rank == e.Peer })
+		if i < 0 || errs[i] == nil || errors.Is(errs[i], Aborted) {
+			return err
+		}
+		err = errs[i]
+	}
+	return err
 }
 
 // rank runs fn for one rank and reports how it ended if that was not a plain nil.
