@@ -102,20 +102,25 @@ func (r *row) problem(format string, args ...any) {
 	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
 }
 
-// printTable writes the rows for a person.
+// printTable writes the rows for a person: how fast, and what moved.
 func printTable(w io.Writer, rows []*row) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "layout\treq/s\tp50 ms\tp99 ms\tprompt tok/s\tcompute\tcollective\twait\tcollectives/fwd\tMB/fwd\t= formula\tcopies/token\tload max/mean\tmax/min\taccuracy\tas %s\t\n", rows[0].Name)
+	fmt.Fprintf(t, "layout\treq/s\tp50 ms\tp99 ms\tprompt tok/s\tcompute\tcollective\twait\taccuracy\tas %s\t\n", rows[0].Name)
 	for _, r := range rows {
 		c, k, wait := r.meanShares()
+		fmt.Fprintf(t, "%s\t%.2f\t%.0f\t%.0f\t%.0f\t%.0f%%\t%.0f%%\t%.0f%%\t%.1f%%\t%s\t\n",
+			r.Name, r.RequestsPerS, r.P50, r.P99, r.PromptTokensPerS, 100*c, 100*k, 100*wait, 100*r.Accuracy, yes(r.Same))
+	}
+	t.Flush()
+	fmt.Fprintln(w)
+	fmt.Fprintln(t, "layout\tcollectives/fwd\tMB/fwd\t= formula\tcopies/token\tload max/mean\tload max/min\t")
+	for _, r := range rows {
 		calls, bytes, equal := r.perForward()
 		copiesText := "-"
 		if r.Copies.Tokens > 0 {
 			copiesText = fmt.Sprintf("%.2f", r.Copies.PerToken)
 		}
-		fmt.Fprintf(t, "%s\t%.2f\t%.0f\t%.0f\t%.0f\t%.0f%%\t%.0f%%\t%.0f%%\t%.1f\t%.2f\t%s\t%s\t%.2f\t%.2f\t%.1f%%\t%s\t\n",
-			r.Name, r.RequestsPerS, r.P50, r.P99, r.PromptTokensPerS, 100*c, 100*k, 100*wait,
-			calls, bytes/1e6, yes(equal), copiesText, r.Load.MaxByMean, r.Load.MaxByMin, 100*r.Accuracy, yes(r.Same))
+		fmt.Fprintf(t, "%s\t%.1f\t%.2f\t%s\t%s\t%.2f\t%.2f\t\n", r.Name, calls, bytes/1e6, yes(equal), copiesText, r.Load.MaxByMean, r.Load.MaxByMin)
 	}
 	t.Flush()
 	for _, r := range rows {
@@ -159,11 +164,14 @@ func (r *row) perForward() (calls, bytes float64, equal bool) {
 
 // legend says what the columns mean.
 const legend = `
-compute, collective, wait: parts of a rank's busy time, mean over ranks (where ranks outnumber cores, a rank that is ready but has
-  no core spends that time where it is). collectives/fwd: calls of one rank in one forward, lockstep not counted. MB/fwd: bytes moved
-  between ranks, all ranks together. = formula: every counter equals what the model's shape and the step's tokens give. copies/token: how
-  many ranks get a token in a MoE layer, its own counted. load: routed (token, expert) pairs per rank. last column: same texts as the
-  first layout, and log-probabilities within 1e-3.
+compute, collective, wait  parts of a rank's busy time, mean over ranks; where ranks outnumber cores, a rank that is
+                           ready but has no core spends that time where it is
+as ...                     same texts as the first layout, and log-probabilities within 1e-3
+collectives/fwd, MB/fwd    calls of one rank in one forward, and bytes between ranks, all ranks together; without the
+                           engine's own agreement before a step
+= formula                  calls and bytes are what the model's shape, the step's tokens and the router's choices give
+copies/token               ranks that get a token in a MoE layer, its own counted
+load                       routed (token, expert) pairs per rank
 `
 
 // printDetails writes the counters and the time of each rank.
