@@ -6,5 +6,6 @@
 //
 // NVML is opened when [Read] is called (WEFT_NVML_LIB, the loader's path, known folders). Functions that older drivers lack
 // are looked up before they are called: an NVML function that is not there would end the process, not return an error.
-// Building with -tags weft_nonvml leaves NVML out; then, and without cgo or Linux, Read returns an error that says so.
+// NVML is read through go-nvml, whose cgo build is slow and full of warnings: it is in only with -tags weft_nvml, on Linux with
+// cgo. Elsewhere Read returns an error that says so.
 package topo

@@ -1,4 +1,4 @@
-//go:build linux && cgo && !weft_nonvml
+//go:build linux && cgo && weft_nvml
 
 package topo
 

@@ -1,4 +1,4 @@
-//go:build !(linux && cgo) || weft_nonvml
+//go:build !(linux && cgo) || !weft_nvml
 
 package topo
 
@@ -6,5 +6,5 @@ import "errors"
 
 // Read asks NVML, which this build leaves out.
 func Read() (Machine, error) {
-	return Machine{}, errors.New("topo: this program was built without NVML: not for Linux, with CGO_ENABLED=0, or with -tags weft_nonvml")
+	return Machine{}, errors.New("topo: this program was built without NVML; build it for Linux with cgo and -tags weft_nvml")
 }
