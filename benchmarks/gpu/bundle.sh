@@ -20,6 +20,7 @@ done
 if [ -n "${WEFT_NVRTC_LIB:-}" ]; then
 	WEFT_CACHE_DIR="$PWD/$out/gpu/cache" go test -count=1 -run TestCompile ./internal/kernels
 fi
+cp benchmarks/gpu/torch_chain.py "$out/gpu/"
 cat >"$out/gpu/run.sh" <<'RUN'
 #!/bin/bash
 # run.sh OUT [check|time|all]: see bundle.sh.
@@ -51,6 +52,7 @@ fi
 if [ "$what" != check ]; then
 	(cd tree/comm/p2p && WEFT_TIMING="$out/p2p.jsonl" timeout 200 "$here/comm_p2p.test" -test.v -test.run TestTiming -test.timeout 190s) >"$out/timing.log" 2>&1 || status=1
 	cat "$out/timing.log"
+	if python3 -c 'import torch' 2>/dev/null; then timeout 100 python3 torch_chain.py "$out/torch.jsonl" && cat "$out/torch.jsonl"; fi
 fi
 exit $status
 RUN

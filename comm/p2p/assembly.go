@@ -79,7 +79,7 @@ func (c *conn) meet(ctx context.Context, kind, text string) error {
 	st := c.r.own
 	err := c.r.order(st)
 	if err == nil {
-		err = c.r.gpu.kernels.Collective(st, a, 1)
+		err = c.r.gpu.kernels.Collective(st, a, len(c.g.members), 1)
 	}
 	if err == nil {
 		err = c.wait(ctx, st)

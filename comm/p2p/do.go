@@ -102,14 +102,14 @@ func (c *conn) launch(st *cuda.Stream, op *comm.Op, call uint32, parts []comm.Pa
 		c.counts(op)
 	}
 	if kernels.IsSmall(a) {
-		return c.r.gpu.kernels.Small(st, a, 1)
+		return c.r.gpu.kernels.Small(st, a, c.r.gpu.blocks, 1)
 	}
 	if op.Kind == comm.AllReduce || op.Kind == comm.Reduce {
 		work /= int64(len(c.g.members)) // a rank's share
 		work *= 2
 	}
 	blocks := int(min(int64(c.r.gpu.blocks), (work+blockBytes-1)/blockBytes))
-	return c.r.gpu.kernels.Collective(st, a, max(1, blocks))
+	return c.r.gpu.kernels.Collective(st, a, len(c.g.members), max(1, blocks))
 }
 
 // counts fills what a ragged operation's ranks tell each other.

@@ -17,7 +17,8 @@
 // error shows at the next Wait or call of each rank, and so does a Timeout: a kernel that waited too long for a peer records
 // which, raises the abort word of all ranks and ends.
 //
-// Captured into a graph, an operation may be replayed: epochs and deadlines are in device memory.
+// Captured into a graph, an operation may be replayed: epochs and deadlines are in device memory. Making a graph executable
+// may wait for kernels that run, so all ranks that share a GPU do it before the first of them launches anything that waits.
 //
 // Memory of comm.Alloc comes from an arena that Open takes from the device; freeing gives it back to the arena, because
 // freeing device memory waits for kernels that wait for each other. The arena grows when it must and goes back at Close.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func (x *timings) ceiling(d *cuda.Device) {
 	s, err := d.NewStream(0)
 	require.NoError(x.t, err)
 	require.NoError(x.t, s.Fill32(a, 0x3f8ccccd, bytes/4))
-	us := between(x.t, d, s, 9, func() error { return s.Copy(b, a, bytes) })
+	us := between(x.t, d, s, 9, func() error { return nil }, func() error { return s.Copy(b, a, bytes) })
 	x.copy = 2 * bytes / us * 1e6
 	x.add(timing{Op: "memcpy", How: "stream", Ranks: 1, Size: bytes, Moved: 2 * bytes, TimeUs: us})
 	require.NoError(x.t, d.Free(a))
@@ -108,14 +109,16 @@ func (x *timings) ceiling(d *cuda.Device) {
 	require.NoError(x.t, s.Close())
 }
 
-// between returns the median device time of fn, in microseconds.
-func between(t testing.TB, d *cuda.Device, s *cuda.Stream, reps int, fn func() error) float64 {
+// between returns the median device time of fn, in microseconds. together lines the ranks up on the device before each, so
+// that no rank's time includes another's host.
+func between(t testing.TB, d *cuda.Device, s *cuda.Stream, reps int, together, fn func() error) float64 {
 	first, err := d.NewEvent(true)
 	require.NoError(t, err)
 	last, err := d.NewEvent(true)
 	require.NoError(t, err)
 	var us []float64
 	for range reps + 2 {
+		require.NoError(t, together())
 		require.NoError(t, first.Record(s))
 		require.NoError(t, fn())
 		require.NoError(t, last.Record(s))
@@ -136,6 +139,7 @@ func (x *timings) run(w *comm.World, reps int, prepare func(c *comm.Comm, s comm
 	d := w.Local()[0].Conn().(*conn).r.gpu.dev
 	var mu sync.Mutex
 	worst := 0.0
+	ready, done := newGate(w.Size()), newGate(w.Size())
 	require.NoError(x.t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		st, err := d.NewStream(0)
 		if err != nil {
@@ -143,9 +147,12 @@ func (x *timings) run(w *comm.World, reps int, prepare func(c *comm.Comm, s comm
 		}
 		s := comm.Stream{Handle: st.Handle()}
 		fn := prepare(c, s, st)
-		us := between(x.t, d, st, reps, func() error {
-			return fn()
-		})
+		ready.pass() // making graphs and taking memory may wait for kernels that wait for other ranks
+		if err := errors.Join(c.Barrier(s), c.Wait(ctx, s)); err != nil {
+			return err
+		}
+		us := between(x.t, d, st, reps, func() error { return c.Barrier(s) }, fn)
+		done.pass()
 		mu.Lock()
 		worst = max(worst, us)
 		mu.Unlock()
@@ -174,11 +181,31 @@ func (x *timings) graph(w *comm.World, n int, prepare func(c *comm.Comm, s comm.
 		exec, err := g.Instantiate()
 		require.NoError(x.t, err)
 		require.NoError(x.t, exec.Upload(st))
-		require.NoError(x.t, c.Barrier(s))
-		require.NoError(x.t, c.Wait(context.Background(), s))
 		return func() error { return exec.Launch(st) }
 	})
 	return us / float64(n)
+}
+
+// gate is where goroutines wait for each other, once.
+type gate struct {
+	left atomic.Int32
+	open chan struct{}
+}
+
+func newGate(n int) *gate {
+	g := &gate{open: make(chan struct{})}
+	g.left.Store(int32(n))
+	return g
+}
+
+func (g *gate) pass() {
+	if g.left.Add(-1) == 0 {
+		close(g.open)
+	}
+	select {
+	case <-g.open:
+	case <-time.After(30 * time.Second):
+	}
 }
 
 func (x *timings) open(ranks int) *comm.World {
@@ -195,7 +222,7 @@ func (x *timings) barriers(ranks int) {
 		a := kernels.Args{Ctl: uint64(in.ctl), Shared: 1}
 		a.Entry.Signature = 77
 		a.SetEntryWords()
-		return func() error { return in.r.gpu.kernels.Barriers(st, &a, rounds) }
+		return func() error { return in.r.gpu.kernels.Barriers(st, &a, w.Size(), rounds) }
 	})
 	x.add(timing{Op: "barrier", How: "kernel", Ranks: ranks, TimeUs: us / rounds, Note: "one round of 1000 in one launch"})
 	us = x.graph(w, 100, func(c *comm.Comm, s comm.Stream) func(int) error {
@@ -243,7 +270,7 @@ func (x *timings) loop(w *comm.World, bytes int) {
 		a.Entry.Parts[0] = kernels.Part{Src: uint64(src.Addr()), Dst: uint64(dst.Addr()), SrcStride: size, DstStride: size,
 			SrcRows: 1, DstRows: 1, Cols: uint32(bytes / 2), DTyp: uint32(dtype.BF16)}
 		a.SetEntryWords()
-		return func() error { return in.r.gpu.kernels.Small(st, &a, rounds) }
+		return func() error { return in.r.gpu.kernels.Small(st, &a, in.r.gpu.blocks, rounds) }
 	})
 	x.add(timing{Op: "all_reduce", How: "kernel", Type: "bf16", Ranks: w.Size(), Size: int64(bytes), TimeUs: us / rounds, Note: "one of 500 in one launch"})
 }
@@ -322,8 +349,6 @@ func (x *timings) rotated(w *comm.World, op string, bytes, moved int64, prepare 
 	const calls = 4
 	us := x.run(w, 7, func(c *comm.Comm, s comm.Stream, st *cuda.Stream) func() error {
 		fn := prepare(c, s)
-		require.NoError(x.t, c.Barrier(s))
-		require.NoError(x.t, c.Wait(context.Background(), s))
 		return func() error {
 			for i := range calls {
 				if err := fn(i); err != nil {
@@ -376,7 +401,7 @@ func (x *timings) enqueue() {
 	for range 20 {
 		start := time.Now()
 		for range 100 {
-			require.NoError(x.t, in.r.gpu.kernels.Collective(in.r.own, in.args, 1))
+			require.NoError(x.t, in.r.gpu.kernels.Collective(in.r.own, in.args, 1, 1))
 		}
 		times = append(times, float64(time.Since(start))/1e3/100)
 		require.NoError(x.t, c.Wait(context.Background(), comm.Stream{}))

@@ -448,7 +448,7 @@ __device__ void exchange(const Args &a, Shared &sh) {
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_copy(const __grid_constant__ Args a) {
     __shared__ Shared sh;
     __shared__ Move m;
-    int state = begin(a, sh);
+    int state = begin(a, sh, next_epoch(a));
     if (state == LEAVE)
         return;
     if (state == GO) {
@@ -471,19 +471,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_copy(const __grid_
 // weft_barrier: the first meeting is all of it. One block.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_barrier(const __grid_constant__ Args a) {
     __shared__ Shared sh;
-    if (begin(a, sh) != LEAVE)
+    if (begin(a, sh, next_epoch(a)) != LEAVE)
         finish(a, sh, true);
 }
 
 // weft_barriers meets a.peer times in one launch; it measures what a meeting costs inside a kernel.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_barriers(const __grid_constant__ Args a) {
     __shared__ Shared sh;
-    for (u32 i = 0; i < a.peer; i++) {
-        if (begin(a, sh) != GO)
+    u64 e = next_epoch(a);
+    for (u32 i = 0; i < a.peer; i++, e++)
+        if (begin(a, sh, e) != GO)
             return;
-        finish(a, sh, true);
-        __syncthreads();
-    }
+    finish(a, sh, true);
 }
 
 __device__ bool same_shapes(const Entry &s, const Entry &r) {
@@ -542,7 +541,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_recv(const __grid_
         const Part &own = a.entry.parts[p], &from = letter.parts[p];
         copy_rows((u8 *)own.dst, own.dstStride, (const u8 *)from.src, from.srcStride, own.dstRows, row_bytes(own), everyone());
     }
-    if (!last_block(a, sh) || t != 0)
+    if (!last_block(a, sh, true) || t != 0)
         return;
     if (!same) {
         Record r = record(DISAGREE, a.peer, c->rank, 0, 0);

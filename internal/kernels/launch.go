@@ -11,8 +11,8 @@ import (
 	"github.com/weftgo/weft/internal/nvrtc"
 )
 
-// barrierThreads is a thread for each line of 32 entries' heads.
-const barrierThreads = 128
+// barrierThreads returns a thread for each line of the heads of size entries, in whole warps.
+func barrierThreads(size int) uint32 { return uint32((4*size + 31) / 32 * 32) }
 
 // Set is the kernels, loaded on one device.
 type Set struct {
@@ -70,8 +70,8 @@ func (s *Set) functions() error {
 // Close unloads the kernels. None may be running.
 func (s *Set) Close() error { return s.module.Close() }
 
-// Collective launches the kernel of a.Kind on blocks blocks. Barrier, Send and Split take one.
-func (s *Set) Collective(st *cuda.Stream, a *Args, blocks int) error {
+// Collective launches the kernel of a.Kind for a group of size ranks on blocks blocks. Barrier, Send and Split take one.
+func (s *Set) Collective(st *cuda.Stream, a *Args, size, blocks int) error {
 	fn := s.copy
 	switch comm.OpKind(a.Kind) {
 	case comm.Barrier, Split:
@@ -88,7 +88,7 @@ func (s *Set) Collective(st *cuda.Stream, a *Args, blocks int) error {
 	}
 	l := cuda.Linear(blocks, Threads)
 	if blocks == 1 && fn == s.barrier {
-		l.Block[0] = barrierThreads
+		l.Block[0] = barrierThreads(size)
 	}
 	return cuda.Run(st, fn, &l, a)
 }
@@ -105,15 +105,17 @@ func IsSmall(a *Args) bool {
 	return dense && bytes > 0 && bytes <= SmallBytes && (uint64(bytes)|p.Src|p.Dst)%8 == 0
 }
 
-// Small launches the kernel for small all-reduces, which does it times times.
-func (s *Set) Small(st *cuda.Stream, a *Args, times int) error {
+// smallThreads is the least threads of a block of Small: many small blocks write faster than few large ones.
+const smallThreads = 128
+
+// Small launches the kernel for small all-reduces on up to maxBlocks blocks, which does it times times.
+func (s *Set) Small(st *cuda.Stream, a *Args, maxBlocks, times int) error {
 	p := &a.Entry.Parts[0]
 	a.Peer = uint32(times)
 	lines := int(p.Cols) * int(p.SrcRows) * dtype.DType(p.DTyp).Size() / 8
-	l := cuda.Linear((lines+Threads-1)/Threads, Threads)
-	if lines < Threads {
-		l.Block[0] = uint32(max(MaxRanks, (lines+31)/32*32))
-	}
+	blocks := min(maxBlocks, (lines+smallThreads-1)/smallThreads)
+	threads := min(Threads, max(smallThreads, (lines/blocks+31)/32*32))
+	l := cuda.Linear(blocks, threads)
 	return cuda.Run(st, s.small, &l, a)
 }
 
@@ -130,12 +132,12 @@ func common(a *Args) bool {
 }
 
 // Barriers launches a kernel that meets n times.
-func (s *Set) Barriers(st *cuda.Stream, a *Args, n int) error {
+func (s *Set) Barriers(st *cuda.Stream, a *Args, size, n int) error {
 	if n < 1 {
 		return fmt.Errorf("kernels: %d barriers", n)
 	}
 	a.Kind, a.Peer = uint32(comm.Barrier), uint32(n)
-	l := cuda.Linear(1, barrierThreads)
+	l := cuda.Linear(1, int(barrierThreads(size)))
 	return cuda.Run(st, s.barriers, &l, a)
 }
 

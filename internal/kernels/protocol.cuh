@@ -279,16 +279,18 @@ __device__ __forceinline__ void fence(const Args &a) {
 }
 
 // last_block says, to all threads, whether this block is the last of its launch to come here. What the other blocks did
-// happened before what it does next.
-__device__ bool last_block(const Args &a, Shared &sh) {
+// happened before what it does next, unless nothing of it matters (ordered is false).
+__device__ bool last_block(const Args &a, Shared &sh, bool ordered) {
     Ctl *c = a.ctl;
     __syncthreads();
     if (gridDim.x == 1)
         return true;
     if (threadIdx.x == 0) {
-        fence(a); // cumulative: carries what the other threads wrote before the barrier
+        if (ordered)
+            fence(a); // cumulative: carries what the other threads wrote before the barrier
         sh.last = atomicAdd(&c->doneBlocks, 1ull) == gridDim.x - 1;
-        fence(a);
+        if (ordered)
+            fence(a);
     }
     __syncthreads();
     return sh.last;
@@ -296,7 +298,7 @@ __device__ bool last_block(const Args &a, Shared &sh) {
 
 // abandon counts a launch that met nobody.
 __device__ void abandon(const Args &a, Shared &sh) {
-    if (last_block(a, sh) && threadIdx.x == 0) {
+    if (last_block(a, sh, false) && threadIdx.x == 0) {
         a.ctl->doneBlocks = 0;
         a.ctl->launches++;
     }
@@ -380,14 +382,15 @@ __device__ void publish(const Args &a, u64 e, u32 lines, u32 counts) {
 
 // begin is the first meeting. GO: all ranks are in the same call. FAULT: they are not; every rank finds the same. LEAVE: the
 // world is dead, or a rank has closed.
-__device__ int begin(const Args &a, Shared &sh) {
+__device__ int begin(const Args &a, Shared &sh, u64 e) {
     Ctl *c = a.ctl;
     u32 t = threadIdx.x, lines = 2 * a.entryWords, counts = a.ragged ? MAX_RANKS : 0, from = 0;
-    u64 e = load_relaxed(&c->epoch) + 1;
-    bool dead = load_relaxed(&c->world[c->worldRank]->abort) != 0; // nothing begins in a dead world
+    u64 raised = load_relaxed(&c->world[c->worldRank]->abort); // on its way while the lines travel
     if (blockIdx.x == 0)
         publish(a, e, lines, counts);
-    u32 why = dead ? ABORTED : collect(a, sh, e, lines, counts, from);
+    u32 why = collect(a, sh, e, lines, counts, from);
+    if (raised != 0) // nothing begins in a dead world
+        why = ABORTED;
     if (t == 0) {
         sh.epoch = e;
         sh.bad = c->size;
@@ -421,11 +424,14 @@ __device__ int begin(const Args &a, Shared &sh) {
     return FAULT;
 }
 
+// next_epoch is the epoch of this launch's meeting.
+__device__ __forceinline__ u64 next_epoch(const Args &a) { return load_relaxed(&a.ctl->epoch) + 1; }
+
 // finish is the second meeting, after which peers may reuse what this rank read and read what it wrote. settled skips the
 // meeting: then it only counts.
 __device__ void finish(const Args &a, Shared &sh, bool settled) {
     Ctl *c = a.ctl;
-    if (!last_block(a, sh))
+    if (!last_block(a, sh, !settled))
         return;
     u32 t = threadIdx.x, why = 0;
     u64 e = sh.epoch;

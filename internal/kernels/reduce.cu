@@ -190,7 +190,7 @@ __device__ void share(const Args &a, Shared &sh, Share &s, u32 part) {
 }
 
 template <bool COMMON> __device__ void reduce(const Args &a, Shared &sh, Share &s) {
-    int state = begin(a, sh);
+    int state = begin(a, sh, next_epoch(a));
     if (state == LEAVE)
         return;
     bool scatter = a.kind == REDUCE_SCATTER || a.kind == REDUCE_SCATTERV;
