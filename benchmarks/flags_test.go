@@ -113,7 +113,7 @@ func TestRefused(t *testing.T) {
 		"-r 7 --ranks 2":     "-r 7: use a rank in [0, 2) or all",
 		"--op no":            "--op no: there are all_reduce",
 		"--op sum":           "the reduction is -o or --redop",
-		"--devices cuda:0-7": "no GPU driver",
+		"--devices cuda:0-7": "they are for 8 ranks, not 2",
 		"-e 900G":            "needs",
 		"--ranks 65 -e 8":    "65 ranks",
 	} {
