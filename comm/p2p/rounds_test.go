@@ -98,7 +98,7 @@ func TestGraph(t *testing.T) {
 	const ranks, n = 8, 3000
 	d := device(t)
 	w := openWorld(t, ranks, 20*time.Second)
-	ready := newGate(ranks)
+	ready := &turnstile{n: ranks, open: make(chan struct{})}
 	commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 		own, err := d.NewStream(0)
 		require.NoError(tb, err)

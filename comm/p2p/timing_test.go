@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,7 +78,7 @@ func TestTiming(t *testing.T) {
 	require.NoError(t, err)
 	header, err := json.Marshal(map[string]any{"record": "header", "tool": "p2p timing", "gpu": d.Info().Name, "sms": d.Info().SMs,
 		"arch": d.Info().Arch(), "cuda": version, "nvrtc": lib.Version, "driver": os.Getenv("WEFT_DRIVER_VERSION"),
-		"time": time.Now().UTC().Format(time.RFC3339), "flags": "median of repetitions, slowest rank, buffers beyond L2 for sizes of 64 MiB and more"})
+		"time": time.Now().UTC().Format(time.RFC3339), "flags": "median of repetitions, slowest rank; all ranks enqueue first, then begin with a barrier; buffers beyond L2 for sizes of 64 MiB and more"})
 	require.NoError(t, err)
 	fmt.Fprintf(x.file, "%s\n", header)
 	x.ceiling(d)
@@ -101,7 +100,7 @@ func (x *timings) ceiling(d *cuda.Device) {
 	s, err := d.NewStream(0)
 	require.NoError(x.t, err)
 	require.NoError(x.t, s.Fill32(a, 0x3f8ccccd, bytes/4))
-	us := between(x.t, d, s, 9, func() error { return nil }, func() error { return s.Copy(b, a, bytes) })
+	us := between(x.t, d, nil, s, 9, nil, func() error { return s.Copy(b, a, bytes) })
 	x.copy = 2 * bytes / us * 1e6
 	x.add(timing{Op: "memcpy", How: "stream", Ranks: 1, Size: bytes, Moved: 2 * bytes, TimeUs: us})
 	require.NoError(x.t, d.Free(a))
@@ -109,19 +108,46 @@ func (x *timings) ceiling(d *cuda.Device) {
 	require.NoError(x.t, s.Close())
 }
 
-// between returns the median device time of fn, in microseconds. together lines the ranks up on the device before each, so
-// that no rank's time includes another's host.
-func between(t testing.TB, d *cuda.Device, s *cuda.Stream, reps int, together, fn func() error) float64 {
+// hold lets a rank enqueue everything before any of it begins: no rank's time includes the host's. Its methods do nothing on
+// a nil hold.
+type hold struct {
+	r    *rank
+	word uintptr // in device memory
+	all  *turnstile
+	rep  uint32
+}
+
+// begin makes the stream wait, then line up with the other ranks.
+func (h *hold) begin(c *comm.Comm, s *cuda.Stream) error {
+	if h == nil {
+		return nil
+	}
+	h.rep++
+	return errors.Join(s.WaitValue(h.word, h.rep), c.Barrier(comm.Stream{Handle: s.Handle()}))
+}
+
+// end releases the stream when all ranks have enqueued.
+func (h *hold) end() error {
+	if h == nil {
+		return nil
+	}
+	h.all.pass()
+	return h.r.gpu.aside(func(s *cuda.Stream) error { return s.WriteValue(h.word, h.rep) })
+}
+
+// between returns the median device time of fn, in microseconds.
+func between(t testing.TB, d *cuda.Device, c *comm.Comm, s *cuda.Stream, reps int, h *hold, fn func() error) float64 {
 	first, err := d.NewEvent(true)
 	require.NoError(t, err)
 	last, err := d.NewEvent(true)
 	require.NoError(t, err)
 	var us []float64
 	for range reps + 2 {
-		require.NoError(t, together())
+		require.NoError(t, h.begin(c, s))
 		require.NoError(t, first.Record(s))
 		require.NoError(t, fn())
 		require.NoError(t, last.Record(s))
+		require.NoError(t, h.end())
 		require.NoError(t, last.Wait(context.Background()))
 		e, err := last.Since(first)
 		require.NoError(t, err)
@@ -134,12 +160,33 @@ func between(t testing.TB, d *cuda.Device, s *cuda.Stream, reps int, together, f
 	return us[len(us)/2]
 }
 
+// turnstile is where goroutines wait for each other, again and again.
+type turnstile struct {
+	mu   sync.Mutex
+	n, k int
+	open chan struct{}
+}
+
+func (x *turnstile) pass() {
+	x.mu.Lock()
+	open := x.open
+	if x.k++; x.k == x.n {
+		x.k, x.open = 0, make(chan struct{})
+		close(open)
+	}
+	x.mu.Unlock()
+	select {
+	case <-open:
+	case <-time.After(30 * time.Second): // another rank failed
+	}
+}
+
 // run makes every rank time fn on a stream of its own, in step, and returns the slowest rank's median.
 func (x *timings) run(w *comm.World, reps int, prepare func(c *comm.Comm, s comm.Stream, st *cuda.Stream) func() error) float64 {
 	d := w.Local()[0].Conn().(*conn).r.gpu.dev
 	var mu sync.Mutex
 	worst := 0.0
-	ready, done := newGate(w.Size()), newGate(w.Size())
+	all := &turnstile{n: w.Size(), open: make(chan struct{})}
 	require.NoError(x.t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		st, err := d.NewStream(0)
 		if err != nil {
@@ -147,16 +194,21 @@ func (x *timings) run(w *comm.World, reps int, prepare func(c *comm.Comm, s comm
 		}
 		s := comm.Stream{Handle: st.Handle()}
 		fn := prepare(c, s, st)
-		ready.pass() // making graphs and taking memory may wait for kernels that wait for other ranks
+		in := c.Conn().(*conn)
+		word, err := in.r.zeroed(4)
+		if err != nil {
+			return err
+		}
+		h := &hold{r: in.r, word: word, all: all}
+		all.pass() // making graphs and taking memory may wait for kernels that wait for other ranks
 		if err := errors.Join(c.Barrier(s), c.Wait(ctx, s)); err != nil {
 			return err
 		}
-		us := between(x.t, d, st, reps, func() error { return c.Barrier(s) }, fn)
-		done.pass()
+		us := between(x.t, d, c, st, reps, h, fn)
+		all.pass()
 		mu.Lock()
 		worst = max(worst, us)
 		mu.Unlock()
-		in := c.Conn().(*conn)
 		err = errors.Join(c.Wait(ctx, s), in.r.own.Wait(ctx))
 		in.r.last = in.r.own // the stream goes: hardware queues are few
 		delete(in.r.adopted, s.Handle)
@@ -184,28 +236,6 @@ func (x *timings) graph(w *comm.World, n int, prepare func(c *comm.Comm, s comm.
 		return func() error { return exec.Launch(st) }
 	})
 	return us / float64(n)
-}
-
-// gate is where goroutines wait for each other, once.
-type gate struct {
-	left atomic.Int32
-	open chan struct{}
-}
-
-func newGate(n int) *gate {
-	g := &gate{open: make(chan struct{})}
-	g.left.Store(int32(n))
-	return g
-}
-
-func (g *gate) pass() {
-	if g.left.Add(-1) == 0 {
-		close(g.open)
-	}
-	select {
-	case <-g.open:
-	case <-time.After(30 * time.Second):
-	}
 }
 
 func (x *timings) open(ranks int) *comm.World {

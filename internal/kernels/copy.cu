@@ -149,6 +149,7 @@ __device__ bool gather_plan(const Args &a, Shared &sh) {
     const Entry *entries = sh.entries;
     u32 t = threadIdx.x, size = c->size;
     bool onDevice = a.ragged && !(entries[0].hostCounts & 1);
+    __syncthreads(); // begin has read sh.bad
     if (t == 0)
         sh.bad = ~0u;
     __syncthreads();
@@ -210,9 +211,8 @@ struct Move {
 // would be copied onto itself is left alone.
 template <class V> __device__ void copy_range(const Move &m, const u8 *src, i64 srcStride, u64 per, u64 lo, u64 hi) {
     const int UNROLL = 4;
-    Team team = everyone();
-    u64 step = team.size;
-    for (u64 u = lo + team.id; u < hi; u += UNROLL * step) {
+    const u64 step = blockDim.x; // a block's units lie together
+    for (u64 u = lo + (u64)blockIdx.x * UNROLL * step + threadIdx.x; u < hi; u += gridDim.x * UNROLL * step) {
         V v[UNROLL];
         i64 row[UNROLL], at[UNROLL];
 #pragma unroll
@@ -325,6 +325,7 @@ __device__ bool matrix_plan(const Args &a, Shared &sh) {
     Ctl *c = a.ctl;
     const Entry *entries = sh.entries;
     u32 t = threadIdx.x, size = c->size;
+    __syncthreads(); // begin has read sh.bad
     if (t == 0)
         sh.bad = ~0u;
     __syncthreads();
@@ -339,6 +340,7 @@ __device__ bool matrix_plan(const Args &a, Shared &sh) {
         report_once(a, record(why, i, j, entries[i].send[j], limit));
         return false;
     }
+    __syncthreads(); // all have read sh.bad
     if (t < size) {
         i64 sum = 0;
         for (u32 j = 0; j < size; j++)
