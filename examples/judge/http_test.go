@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -32,4 +34,21 @@ func TestHTTP(t *testing.T) {
 	}
 	require.Zero(t, got.HTTP[0].HitTokens)
 	require.Greater(t, float64(got.HTTP[2].HitTokens), 0.85*float64(got.HTTP[2].PromptTokens))
+}
+
+// On a terminal every bar must be filled, or the end waits for it.
+func TestHTTPWithBars(t *testing.T) {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // is taken for a terminal
+	require.NoError(t, err)
+	defer null.Close()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(t.Context(), []string{"--requests", "4", "--layouts", "tp1", "--http"}, nil, io.Discard, null)
+	}()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(60 * time.Second):
+		require.Fail(t, "the judge does not end")
+	}
 }
