@@ -12,7 +12,8 @@
 //
 // Sums are fp32 in rank order from +0, rounded once, as in package comm/local, with the same bits.
 //
-// A rank's operations run one after another, also when they are given different streams. Counts on the device travel
+// A rank's operations run one after another, also when they are given different streams. A stream may be destroyed after the
+// Wait of the Comm that used it. Counts on the device travel
 // with the pointers. A call that cannot fit together fails on all ranks: calls that differ, counts out of range. Such an
 // error shows at the next Wait or call of each rank, and so does a Timeout: a kernel that waited too long for a peer records
 // which, raises the abort word of all ranks and ends.

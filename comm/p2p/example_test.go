@@ -3,12 +3,20 @@ package p2p_test
 import (
 	"context"
 	"fmt"
+	"testing"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/p2p"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/gputest"
 )
+
+// TestExample runs the example where there is a GPU.
+func TestExample(t *testing.T) {
+	gputest.Device(t)
+	Example()
+}
 
 // Four ranks share GPU 0. Each adds up buffers that weft did not allocate, on a stream of the caller's: both are integers
 // that any CUDA library of the process may have made.

@@ -29,6 +29,9 @@ func (c *conn) wait(ctx context.Context, st *cuda.Stream) error {
 	if err := c.idle(ctx, st); err != nil {
 		return err
 	}
+	if c.r.last == st { // nothing of it is left to order, and the caller may destroy it now
+		c.r.last = c.r.own
+	}
 	if err := c.pending(); err != nil {
 		return err
 	}
