@@ -17,9 +17,15 @@ type meter struct {
 	placement routing.Placement
 	topK      int
 
-	before comm.Stats   // the collectives of construction
-	steps  []model.Rows // of this rank's replica
+	before comm.Stats // the collectives of construction
+	sizes  sizes
 	choice Choices
+}
+
+// sizes adds up what the steps of this rank's replica had.
+type sizes struct {
+	steps, withTokens, withLogits int64
+	tokens, logits                int64
 }
 
 // Choices is what routers chose, over all MoE layers and steps.
@@ -48,7 +54,16 @@ func newMeter(m *model.Model, rank int, c *checkpoint.Config) *meter {
 
 // Forward notes the step's sizes and runs the model.
 func (m *meter) Forward(s comm.Stream, b *batch.Batch) ([]float32, error) {
-	m.steps = append(m.steps, model.RowsOf(b))
+	rows := model.RowsOf(b)
+	m.sizes.steps++
+	if rows.Tokens > 0 {
+		m.sizes.withTokens++
+		m.sizes.tokens += int64(rows.Tokens)
+	}
+	if rows.Logits > 0 {
+		m.sizes.withLogits++
+		m.sizes.logits += int64(rows.Logits)
+	}
 	return m.Model.Forward(s, b)
 }
 
@@ -96,14 +111,10 @@ func (d *Deployment) Choices() Choices {
 
 // Steps returns how many forwards the world has run, and in how many of them, summed over replicas, a replica had no tokens.
 func (d *Deployment) Steps() (steps, dummies int64) {
-	tp := d.Config.Layout.TP
-	for r := 0; r < len(d.meters); r += tp {
-		steps = int64(len(d.meters[r].steps))
-		for _, rows := range d.meters[r].steps {
-			if rows.Tokens == 0 {
-				dummies++
-			}
-		}
+	for r := 0; r < len(d.meters); r += d.Config.Layout.TP {
+		n := &d.meters[r].sizes
+		steps = n.steps
+		dummies += n.steps - n.withTokens
 	}
 	return steps, dummies
 }
@@ -135,24 +146,31 @@ func (d *Deployment) Exchanged() (sum ep.Stats) {
 }
 
 // Formula returns what Measured must be: computed from the model's shape, the tokens of each step and the routers' choices.
+// model.Config.Formula is linear in the tokens and the logits of each replica, in bytes, and counts calls for those that have
+// any; so sums over the steps are enough, and a server may run for ever.
 func (d *Deployment) Formula() model.Traffic {
-	var t model.Traffic
 	l := d.Config.Layout
 	cfg := d.Models[0].Config()
-	replicas := make([]model.Rows, l.DP)
-	for step := range d.meters[0].steps {
-		for i := range replicas {
-			replicas[i] = d.meters[i*l.TP].steps[step]
-		}
-		t = t.Add(cfg.Formula(d.folder.Config, replicas, 0))
+	at := func(replica int, rows model.Rows, crossCopies int64) model.Traffic {
+		all := make([]model.Rows, l.DP)
+		all[replica] = rows
+		return cfg.Formula(d.folder.Config, all, crossCopies)
 	}
-	if l.UseExchange() {
-		// The copies that cross are known for the run, not for the step: count them once, without a step's other terms.
-		with := cfg.Formula(d.folder.Config, replicas, d.Choices().CrossCopies)
-		without := cfg.Formula(d.folder.Config, replicas, 0)
+	empty := at(0, model.Rows{}, 0) // what a step costs in which nobody has tokens
+	var t model.Traffic
+	for i := range l.DP {
+		n := &d.meters[i*l.TP].sizes
+		token, logit := at(i, model.Rows{Tokens: 1}, 0), at(i, model.Rows{Tokens: 1, Logits: 1}, 0)
 		for k := range t {
-			t[k].Bytes += with[k].Bytes - without[k].Bytes
+			t[k].Calls += n.withTokens*(token[k].Calls-empty[k].Calls) + n.withLogits*(logit[k].Calls-token[k].Calls)
+			t[k].Bytes += n.tokens*(token[k].Bytes-empty[k].Bytes) + n.logits*(logit[k].Bytes-token[k].Bytes)
 		}
+	}
+	steps := d.meters[0].sizes.steps
+	crossing := at(0, model.Rows{}, d.Choices().CrossCopies)
+	for k := range t {
+		t[k].Calls += steps * empty[k].Calls
+		t[k].Bytes += steps*empty[k].Bytes + crossing[k].Bytes - empty[k].Bytes
 	}
 	return t
 }
