@@ -1,32 +1,37 @@
 package kernels
 
 import (
-	_ "embed"
+	"embed"
 	"strings"
 
 	"github.com/weftgo/weft/internal/nvrtc"
 )
 
-//go:embed protocol.cuh
-var protocol string
+// files are the parts of one translation unit, in the order in which they use each other.
+var files = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "gather.cuh", "exchange.cu", "messages.cu",
+	"reduce.cu", "small.cu"}
 
-//go:embed numbers.cuh
-var numbers string
+//go:embed *.cuh *.cu
+var sources embed.FS
 
-//go:embed copy.cu
-var copySource string
-
-//go:embed reduce.cu
-var reduceSource string
-
-//go:embed small.cu
-var smallSource string
+// text returns a source file, which the binary carries.
+func text(name string) string {
+	b, err := sources.ReadFile(name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(b)
+}
 
 // Program is the collectives' source for an architecture, such as sm_90a.
 func Program(arch string) nvrtc.Program {
+	var b strings.Builder
+	for _, name := range files {
+		b.WriteString(text(name) + "\n")
+	}
 	return nvrtc.Program{
 		Name:   "collectives.cu",
-		Source: strings.Join([]string{protocol, numbers, copySource, reduceSource, smallSource}, "\n"),
+		Source: b.String(),
 		// Sums must not be contracted: they are written as __fadd_rn, and this keeps the compiler from any other idea.
 		Options: []string{"--fmad=false", "-lineinfo"},
 		Arch:    arch,
