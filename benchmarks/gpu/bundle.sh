@@ -10,12 +10,14 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=build/carry
 rm -rf "$out/gpu" && mkdir -p "$out/gpu"
-packages=${PACKAGES:-"cuda internal/nvrtc internal/kernels comm/p2p symm"}
-for p in $packages; do
-	go test -c -ldflags='-s -w' -trimpath -o "$out/gpu/${p//\//_}.test" "./$p"
+packages=${PACKAGES:-"cuda internal/nvrtc internal/kernels comm/p2p symm weft"}
+for p in $packages; do # weft is the root package
+	from=./$p
+	if [ "$p" = weft ]; then from=.; fi
+	go test -c -ldflags='-s -w' -trimpath -o "$out/gpu/${p//\//_}.test" "$from"
 	echo "$p" >>"$out/gpu/packages"
 	mkdir -p "$out/gpu/tree/$p"
-	if [ -d "$p/testdata" ]; then cp -r "$p/testdata" "$out/gpu/tree/$p/"; fi
+	if [ -d "$from/testdata" ]; then cp -r "$from/testdata" "$out/gpu/tree/$p/"; fi
 done
 if [ -n "${WEFT_NVRTC_LIB:-}" ]; then
 	WEFT_CACHE_DIR="$PWD/$out/gpu/cache" go test -count=1 -run TestCompile ./internal/kernels

@@ -44,9 +44,12 @@ func (c *conn) wait(ctx context.Context, st *cuda.Stream) error {
 // spinTime is how long a wait looks again at once before it sleeps between looks.
 const spinTime = 200 * time.Microsecond
 
+// patience is how long a wait goes on in a dead world when ctx has ended, for kernels to leave.
+const patience = time.Second
+
 // idle polls until the stream is. It asks in short calls, so that no other rank waits for this one inside the driver.
 func (c *conn) idle(ctx context.Context, st *cuda.Stream) error {
-	start := time.Now()
+	start, left := time.Now(), time.Duration(0)
 	for pause := 20 * time.Microsecond; ; {
 		done, err := st.Query()
 		if done || err != nil {
@@ -54,6 +57,13 @@ func (c *conn) idle(ctx context.Context, st *cuda.Stream) error {
 		}
 		if ctx.Err() != nil && c.g.w.alive() {
 			return c.ended(ctx, time.Since(start))
+		}
+		if ctx.Err() != nil { // weft's kernels leave a dead world at once; the caller's may not
+			if left == 0 {
+				left = time.Since(start) + patience
+			} else if time.Since(start) > left {
+				return comm.AbortedError("wait", c.r.index, fmt.Errorf("the stream's own work goes on; the world is dead: %w", c.g.w.cause))
+			}
 		}
 		if time.Since(start) < spinTime {
 			runtime.Gosched()

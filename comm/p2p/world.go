@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/weftgo/weft/comm"
@@ -193,22 +194,15 @@ func (w *world) close(ctx context.Context) error {
 	if w.numOpen.Add(-1) > 0 {
 		return nil
 	}
-	var errs []error
+	// A finished ctx does not keep memory: weft's kernels end by their deadlines, which this waits for at most.
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Timeout+5*time.Second)
+	defer cancel()
 	for _, r := range w.ranks {
-		if err := drain(r.own); err != nil {
-			errs = append(errs, err)
+		if err := r.own.Wait(limit); err != nil {
+			return comm.Errorf("close", r.index, comm.Internal, "its kernels do not end, so no memory is freed: %w", err)
 		}
 	}
-	_ = ctx // a finished ctx does not keep memory: kernels end by their deadlines
-	return errors.Join(append(errs, w.free())...)
-}
-
-// drain waits until a stream's kernels have ended, which deadlines and the abort word see to.
-func drain(s *cuda.Stream) error {
-	if s == nil {
-		return nil
-	}
-	return s.Wait(context.Background())
+	return w.free()
 }
 
 // free gives everything back.
