@@ -65,6 +65,9 @@ func (f *flags) serve(ctx context.Context, out, errOut io.Writer) error {
 	}
 	log.Info("model loaded", "model", folder.Name(), "layout", l.String(), "ranks", l.Size(), "max_model_len", cfg.MaxModelLen,
 		"kv_tokens_a_replica", cfg.CacheTokens, "took", time.Since(begin).Round(time.Millisecond))
+	if layers := sc.Deployment.Models[0].MoELayers(); len(layers) > 0 {
+		log.Info("chosen: " + layers[0].String())
+	}
 	fmt.Fprintf(out, "serving %s in layout %v on http://%s\n", sc.Models[0], l, listener.Addr())
 	err = answer(ctx, listener, server.New(sc), f.DrainTimeout, log)
 	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
