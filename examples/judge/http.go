@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/weftgo/weft/examples/internal/deploy"
-	"github.com/weftgo/weft/examples/internal/engine"
 	"github.com/weftgo/weft/examples/internal/workload"
 	"github.com/weftgo/weft/examples/serve/handler"
 )
@@ -56,7 +55,7 @@ func (x *experiment) http(ctx context.Context, l namedLayout, p *progress) (rows
 	}
 	// Room for two salts' worth of prompts, so that the replay finds all of the run before it.
 	d, err := deploy.Open(ctx, x.folder, deploy.Config{Layout: l.Layout, MaxBatchedTokens: x.MaxTokens, Timeout: x.Timeout, PrefixCaching: true,
-		WaitForPrefix: true, Policy: engine.PrefixAware(2 * max(1, x.MaxTokens/l.DP)), CacheTokens: min(max(2*tokens, x.folder.Config.MaxPositionEmbeddings, 4*x.MaxTokens), 1<<19)})
+		WaitForPrefix: true, Policy: deploy.PrefixAware(l.Layout, x.MaxTokens), CacheTokens: min(max(2*tokens, x.folder.Config.MaxPositionEmbeddings, 4*x.MaxTokens), 1<<19)})
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (f *flags) deployment(l layout.Layout, m *checkpoint.Config, available int6
 	case "least-tokens":
 		c.Policy = engine.LeastTokens()
 	case "prefix-aware":
-		c.Policy = engine.PrefixAware(2 * max(1, c.MaxBatchedTokens/l.DP))
+		c.Policy = deploy.PrefixAware(l, c.MaxBatchedTokens)
 	}
 	return c, fit(&c, m, available)
 }
