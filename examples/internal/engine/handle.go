@@ -72,7 +72,7 @@ func (h *Handle) Next(ctx context.Context) (Event, error) {
 			if h.out.Top != nil {
 				e.Top = h.out.Top[i]
 			}
-			if h.read == len(h.out.IDs) {
+			if h.read == len(h.out.IDs) && h.out.Reason != FinishError { // an error is the next call's to tell
 				e.Finish = h.out.Reason
 			}
 			h.mu.Unlock()
