@@ -59,6 +59,21 @@ func Of[T dtype.Element](x []T, cols int) Buffer {
 	return b
 }
 
+// OfBytes views host memory as [rows, cols] elements of a type that is known at run time. Memory that is too small or not
+// aligned to an element is reported by the call that uses the buffer.
+func OfBytes(x []byte, t dtype.DType, rows, cols int) Buffer {
+	b := Buffer{ptr: unsafe.Pointer(unsafe.SliceData(x)), rows: rows, cols: cols, stride: cols, dtype: t}
+	switch {
+	case !t.Valid() || rows < 0 || cols <= 0:
+		b.fault = fmt.Sprintf("a buffer of %v[%d, %d]", t, rows, cols)
+	case rows > len(x)/t.Size()/cols:
+		b.fault = fmt.Sprintf("%d bytes are too few for %v[%d, %d]", len(x), t, rows, cols)
+	case uintptr(b.ptr)%uintptr(t.Size()) != 0:
+		b.fault = fmt.Sprintf("memory at %p is not aligned to an element of %v", b.ptr, t)
+	}
+	return b
+}
+
 // At views rows x cols elements of the caller's device memory at addr, rows stride elements apart. The memory stays the
 // caller's and must outlive every operation that uses it.
 func At(dev Device, addr uintptr, t dtype.DType, rows, cols, stride int) Buffer {

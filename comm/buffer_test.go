@@ -44,6 +44,9 @@ func TestBufferFaults(t *testing.T) {
 		{Of(make([]int8, 7), 2), "7 elements is not a whole number of rows of 2"},
 		{Of(make([]int8, 7), 0), "0 columns"},
 		{At(Device{}, 64, dtype.F32, 1, 1, 1), "comm.Of"},
+		{OfBytes(make([]byte, 7), dtype.I8, 4, 2), "7 bytes are too few for i8[4, 2]"},
+		{OfBytes(make([]byte, 8), dtype.I8, 4, 0), "i8[4, 0]"},
+		{OfBytes(make([]byte, 9)[1:], dtype.BF16, 2, 2), "not aligned"},
 		{At(gpu, 64, dtype.F32, 2, 8, 4), "stride 4"},
 		{At(gpu, 0, dtype.F32, 2, 8, 8), "null"},
 		{At(gpu, 64, dtype.Invalid, 2, 8, 8), "no element type"},
@@ -51,6 +54,10 @@ func TestBufferFaults(t *testing.T) {
 		require.ErrorContains(t, x.b.Validate(), x.text)
 	}
 	require.NoError(t, At(gpu, 0, dtype.F32, 0, 8, 8).Validate(), "no rows, no address")
+	bytes := make([]byte, 24)
+	require.NoError(t, OfBytes(bytes[4:], dtype.F32, 1, 5).Validate())
+	Row[float32](OfBytes(bytes[4:], dtype.F32, 1, 5), 0)[1] = 1
+	require.Equal(t, []byte{0, 0, 0x80, 0x3f}, bytes[8:12])
 	b := At(gpu, 4096, dtype.BF16, 4, 8, 16)
 	require.EqualValues(t, 4096+2*(16+3), b.Slice(1, 4).Columns(3, 5).Addr())
 	require.Equal(t, "bf16[4, 8] stride 16 cuda:2", b.String())

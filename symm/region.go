@@ -3,7 +3,6 @@ package symm
 import (
 	"context"
 	"fmt"
-	"unsafe"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
@@ -68,7 +67,7 @@ func (r *Region) At(rank, offset int, t dtype.DType, rows, cols int) comm.Buffer
 	if r.peers == nil {
 		return comm.At(r.comm.Device(), r.m.Base[rank]+uintptr(offset), t, rows, cols, cols)
 	}
-	return hostBuffer(r.peers[rank][offset:], t, rows, cols)
+	return comm.OfBytes(r.peers[rank][offset:], t, rows, cols)
 }
 
 // Close is collective and gives the memory back. No operation may still use it.
@@ -79,32 +78,4 @@ func (r *Region) Close(ctx context.Context) error {
 	release := r.m.Release
 	r.m.Release = nil
 	return release(ctx)
-}
-
-// hostBuffer views bytes as elements.
-func hostBuffer(b []byte, t dtype.DType, rows, cols int) comm.Buffer {
-	switch t {
-	case dtype.F32:
-		return of[float32](b, rows, cols)
-	case dtype.BF16:
-		return of[dtype.BFloat16](b, rows, cols)
-	case dtype.F16:
-		return of[dtype.Float16](b, rows, cols)
-	case dtype.F8E4M3:
-		return of[dtype.E4M3](b, rows, cols)
-	case dtype.F8E5M2:
-		return of[dtype.E5M2](b, rows, cols)
-	case dtype.I8:
-		return of[int8](b, rows, cols)
-	case dtype.U8:
-		return of[uint8](b, rows, cols)
-	case dtype.I32:
-		return of[int32](b, rows, cols)
-	default:
-		return of[int64](b, rows, cols)
-	}
-}
-
-func of[T dtype.Element](b []byte, rows, cols int) comm.Buffer {
-	return comm.Of(unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), rows*cols), cols)
 }

@@ -3,7 +3,6 @@ package commtest
 import (
 	"bytes"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,32 +64,7 @@ func (f field) requireMargin(tb testing.TB, c *comm.Comm, lo, hi int) {
 }
 
 // buffer views the tensor's memory.
-func (x tensor) buffer() comm.Buffer {
-	switch x.t {
-	case dtype.F32:
-		return view[float32](x)
-	case dtype.BF16:
-		return view[dtype.BFloat16](x)
-	case dtype.F16:
-		return view[dtype.Float16](x)
-	case dtype.F8E4M3:
-		return view[dtype.E4M3](x)
-	case dtype.F8E5M2:
-		return view[dtype.E5M2](x)
-	case dtype.I8:
-		return view[int8](x)
-	case dtype.U8:
-		return view[uint8](x)
-	case dtype.I32:
-		return view[int32](x)
-	default:
-		return view[int64](x)
-	}
-}
-
-func view[T dtype.Element](x tensor) comm.Buffer {
-	return comm.Of(unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x.raw))), x.rows*x.cols), x.cols)
-}
+func (x tensor) buffer() comm.Buffer { return comm.OfBytes(x.raw, x.t, x.rows, x.cols) }
 
 // int32s makes a row of counts on the device.
 func int32s(tb testing.TB, c *comm.Comm, n ...int) comm.Buffer {
