@@ -39,13 +39,13 @@ type flags struct {
 	Blocking     int        `name:"blocking" short:"z" default:"0" help:"1: a barrier after each operation, inside its time."`
 	StreamNull   int        `name:"stream_null" short:"y" default:"0" help:"Refused: weft does not use the legacy stream."`
 	Timeout      int        `name:"timeout" short:"T" default:"60" help:"Seconds that a rank waits for another."`
-	Graph        int        `name:"cudagraph" short:"G" default:"0" help:"Refused on the CPU: there are no CUDA graphs."`
-	CPUTime      int        `name:"report_cputime" short:"C" default:"0" help:"Refused on the CPU: the call is the CPU time."`
+	Graph        int        `name:"cudagraph" short:"G" default:"0" help:"GPUs: launches of a CUDA graph that holds a cell's iterations; 0 means no graph."`
+	CPUTime      int        `name:"report_cputime" short:"C" default:"0" help:"GPUs: 1 times the calls on the host, without the work that they enqueue."`
 	Average      int        `name:"average" short:"a" default:"1" help:"Time of: 0 rank 0, 1 mean, 2 min, 3 max over the ranks."`
-	Register     int        `name:"local_register" short:"R" default:"0" help:"Refused on the CPU: memory needs no registration."`
-	CTAPolicy    int        `name:"cta_policy" short:"x" default:"0" help:"Refused on the CPU: there are no CTAs."`
-	DeviceImpl   int        `name:"device_implementation" short:"D" default:"0" help:"Refused on the CPU: there is no device API."`
-	CTAs         int        `name:"device_cta_count" short:"V" default:"16" help:"Refused on the CPU: there are no CTAs."`
+	Register     int        `name:"local_register" short:"R" default:"0" help:"Refused: what the benchmark allocates is registered."`
+	CTAPolicy    int        `name:"cta_policy" short:"x" default:"0" help:"Refused: see NCCL_CTA_POLICY, which the nccl driver passes on."`
+	DeviceImpl   int        `name:"device_implementation" short:"D" default:"0" help:"Refused: choose a --driver."`
+	CTAs         int        `name:"device_cta_count" short:"V" default:"16" help:"Refused: the driver chooses."`
 	Output       string     `name:"output_file" short:"J" placeholder:"FILE" help:"Write results as JSON lines."`
 	Memory       int        `name:"memory" short:"M" default:"0" help:"1: report the memory of the buffers."`
 	Unalign      int        `name:"unalign" short:"u" default:"0" help:"Elements by which buffers are moved off their alignment."`
@@ -54,9 +54,9 @@ type flags struct {
 	Timestamps   int        `name:"report_timestamps" short:"S" default:"0" help:"1: a time stamp on every row."`
 
 	Op      []string      `name:"op" default:"all" help:"What to run, separated by commas: ${ops}, or all."`
-	Driver  string        `name:"driver" default:"local" help:"local; p2p, nccl and nvls need GPUs."`
-	Devices string        `name:"devices" default:"" help:"Where ranks live, such as cpu."`
-	Ranks   int           `name:"ranks" default:"0" help:"Number of ranks; 0 means one for each CPU, at least 2 and at most 8."`
+	Driver  string        `name:"driver" default:"" help:"local on the CPU; p2p or nccl on GPUs; by default what weft.Open takes for --devices."`
+	Devices string        `name:"devices" default:"" help:"Where ranks live: cpu (the default), cuda:0-7, or cuda:0x8 for eight ranks on GPU 0."`
+	Ranks   int           `name:"ranks" default:"0" help:"Number of ranks; 0 means one for each of --devices, or on the CPU one for each core, 2 to 8."`
 	Skew    float64       `name:"skew" default:"0" help:"Ragged operations: rank 0 owns this share. MoE: its experts are chosen with this share."`
 	Zeros   bool          `name:"zeros" help:"Ragged operations: odd ranks own nothing. MoE: odd ranks have no tokens."`
 	Budget  time.Duration `name:"budget" default:"40ms" help:"Time for the iterations of one cell when -n is 0."`
@@ -72,26 +72,34 @@ type flags struct {
 	Backend      []string `name:"backend" default:"agrs,alltoall" help:"MoE: exchange strategies: agrs, alltoall, auto, or vLLM's names."`
 }
 
-// refusals are flags of nccl-tests that mean nothing on the CPU driver; other values than these are refused, with the reason.
+// onGPU reports whether the ranks live on GPUs.
+func (f *flags) onGPU() bool { return strings.HasPrefix(f.Devices, "cuda") }
+
+// refusals are flags of nccl-tests that mean nothing here; other values than these are refused, with the reason.
 func (f *flags) refusals() []struct {
 	flag      string
 	got, only int
 	reason    string
 } {
-	return []struct {
+	type refusal = struct {
 		flag      string
 		got, only int
 		reason    string
-	}{
+	}
+	list := []refusal{
 		{"-p/--parallel_init", f.ParallelInit, 0, "weft opens all ranks of a world at once, there is nothing to do in parallel"},
 		{"-y/--stream_null", f.StreamNull, 0, "weft refuses the legacy default stream, which serialises ranks that share a device"},
-		{"-G/--cudagraph", f.Graph, 0, "the CPU driver has no CUDA graphs; the operations run as they are called"},
-		{"-C/--report_cputime", f.CPUTime, 0, "on the CPU driver an operation runs inside its call, so the time shown is the CPU's"},
 		{"-R/--local_register", f.Register, 0, "ranks of one process address each other's memory, there is nothing to register"},
-		{"-x/--cta_policy", f.CTAPolicy, 0, "the CPU driver has no CTAs"},
-		{"-D/--device_implementation", f.DeviceImpl, 0, "the CPU driver has no device API"},
-		{"-V/--device_cta_count", f.CTAs, 16, "the CPU driver has no CTAs"},
+		{"-x/--cta_policy", f.CTAPolicy, 0, "there is no such policy; NCCL_CTA_POLICY reaches the nccl driver"},
+		{"-D/--device_implementation", f.DeviceImpl, 0, "implementations are drivers: use --driver"},
+		{"-V/--device_cta_count", f.CTAs, 16, "the driver chooses its CTAs"},
 	}
+	if f.onGPU() {
+		return list
+	}
+	return append(list,
+		refusal{"-G/--cudagraph", f.Graph, 0, "the CPU driver has no CUDA graphs; the operations run as they are called"},
+		refusal{"-C/--report_cputime", f.CPUTime, 0, "on the CPU driver an operation runs inside its call, so the time shown is the CPU's"})
 }
 
 // check refuses what makes no sense, with the reason, and fills in defaults.
@@ -104,7 +112,7 @@ func (f *flags) check() error {
 	if f.Ranks == 0 {
 		f.Ranks = max(f.NThreads, min(1, f.NGPUs)) * max(f.NGPUs, 1)
 	}
-	if f.Ranks == 0 {
+	if f.Ranks == 0 && !f.onGPU() { // --devices says how many there are
 		f.Ranks = min(max(2, runtime.NumCPU()), 8)
 	}
 	switch {
@@ -117,11 +125,11 @@ func (f *flags) check() error {
 	case f.StepFactor != 0 && f.StepBytes != 0:
 		return fmt.Errorf("-i %d and -f %v: give one of them", f.StepBytes, f.StepFactor)
 	case f.Blocking < 0 || f.Blocking > 1:
-		return fmt.Errorf("-z/--blocking %d: only 0 and 1 differ on the CPU, where every call returns when its work is done", f.Blocking)
+		return fmt.Errorf("-z/--blocking %d: use 0, or 1 for a barrier after each operation", f.Blocking)
 	case f.Check < 0 || f.Cycles < 0 || f.Unalign < 0 || f.PerIterSkip < 0 || f.Timeout < 0:
 		return fmt.Errorf("-c %d, -N %d, -u %d, -K %d and -T %d must not be negative", f.Check, f.Cycles, f.Unalign, f.PerIterSkip, f.Timeout)
 	}
-	for name, v := range map[string]int{"-I": f.PerIter, "-M": f.Memory, "-S": f.Timestamps} {
+	for name, v := range map[string]int{"-I": f.PerIter, "-M": f.Memory, "-S": f.Timestamps, "-C": f.CPUTime} {
 		if v < 0 || v > 1 {
 			return fmt.Errorf("%s %d: use 0 or 1", name, v)
 		}
@@ -158,7 +166,7 @@ func (f *flags) load() suite.Load { return suite.Load{Skew: f.Skew, Zeros: f.Zer
 
 func (f *flags) timing() suite.Timing {
 	return suite.Timing{Warmup: f.Warmup, Iters: f.Iters, Agg: f.Agg, Average: suite.Average(f.Average), PerIter: f.PerIter == 1,
-		Blocking: f.Blocking == 1, Budget: f.Budget}
+		Blocking: f.Blocking == 1, Budget: f.Budget, Graph: f.Graph, CPUTime: f.CPUTime == 1}
 }
 
 // types returns what -d asks for; with "all", those that weft has.

@@ -80,10 +80,10 @@ func TestRefused(t *testing.T) {
 		"-G 1":                  "no CUDA graphs",
 		"-C 1":                  "time shown is the CPU's",
 		"-R 2":                  "nothing to register",
-		"-x 1":                  "no CTAs",
-		"-D 1":                  "no device API",
-		"-V 4":                  "no CTAs",
-		"-z 2":                  "only 0 and 1 differ on the CPU",
+		"-x 1":                  "NCCL_CTA_POLICY",
+		"-D 1":                  "use --driver",
+		"-V 4":                  "driver chooses",
+		"-z 2":                  "use 0, or 1 for a barrier",
 		"-a 4":                  "average 4 is not one of",
 		"-b 2K -e 1K":           "-b 2048 is above -e 1024",
 		"-f 1":                  "factor above 1",
@@ -105,17 +105,24 @@ func TestRefused(t *testing.T) {
 		_, err := parse(t, strings.Fields(args)...)
 		require.ErrorContains(t, err, want, args)
 	}
+	for _, args := range []string{"--devices cuda:0 -G 3", "--devices cuda:0 -C 1"} {
+		f, err := parse(t, strings.Fields(args)...)
+		require.NoError(t, err, args)
+		require.Zero(t, f.Ranks, "as many as there are devices")
+	}
 	for args, want := range map[string]string{
-		"-d double":          "weft has no such type",
-		"-d no":              "-d: ",
-		"-o mulsum":          "no sum with a factor",
-		"-o no":              "-o no: use sum",
-		"-r 7 --ranks 2":     "-r 7: use a rank in [0, 2) or all",
-		"--op no":            "--op no: there are all_reduce",
-		"--op sum":           "the reduction is -o or --redop",
-		"--devices cuda:0-7": "they are for 8 ranks, not 2",
-		"-e 900G":            "needs",
-		"--ranks 65 -e 8":    "65 ranks",
+		"--devices cuda:0 -G 3 -I 1":      "neither its iterations nor",
+		"--devices cuda:0 --cudagraph=-1": "must not be negative",
+		"-d double":                       "weft has no such type",
+		"-d no":                           "-d: ",
+		"-o mulsum":                       "no sum with a factor",
+		"-o no":                           "-o no: use sum",
+		"-r 7 --ranks 2":                  "-r 7: use a rank in [0, 2) or all",
+		"--op no":                         "--op no: there are all_reduce",
+		"--op sum":                        "the reduction is -o or --redop",
+		"--devices cuda:0-7 --ranks 2":    "they are for 8 ranks, not 2",
+		"-e 900G":                         "needs",
+		"--ranks 65 -e 8":                 "65 ranks",
 	} {
 		err := run(context.Background(), strings.Fields(args), io.Discard, io.Discard)
 		require.ErrorContains(t, err, want, args)

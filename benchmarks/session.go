@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type session struct {
 	results *record.Writer
 	screen  *screen
 	failed  bool
+	memory  int64 // bytes where buffers live; 0 means unknown
 
 	introduced bool // the preamble was printed
 }
@@ -43,9 +45,6 @@ func newSession(f *flags, args []string, out, errOut io.Writer) (s *session, err
 	if s.redops, err = f.redops(); err != nil {
 		return nil, err
 	}
-	if s.roots, err = f.roots(); err != nil {
-		return nil, err
-	}
 	if s.ops, s.moe, err = f.ops(); err != nil {
 		return nil, err
 	}
@@ -57,16 +56,30 @@ func newSession(f *flags, args []string, out, errOut io.Writer) (s *session, err
 	if s.world, err = f.open(); err != nil {
 		return nil, err
 	}
+	f.Ranks = s.world.Size()
+	f.Driver = cmp.Or(f.Driver, map[bool]string{false: "local", true: "p2p"}[f.onGPU()])
 	s.header = record.Header{Tool: "benchmarks", Weft: record.Version(), Args: args, Machine: record.ThisMachine(), Seed: f.Seed,
 		Time: time.Now().UTC().Truncate(time.Second)}
-	if err := s.fits(); err != nil {
-		return nil, err
-	}
-	if s.results, err = record.Create(f.Output, s.header); err != nil {
-		return nil, err
+	if err := s.prepare(); err != nil {
+		return nil, errors.Join(err, s.world.Close(context.Background()))
 	}
 	s.screen = newScreen(out, errOut)
 	return s, nil
+}
+
+// prepare checks what needs the world, and makes the results file.
+func (s *session) prepare() (err error) {
+	if s.roots, err = s.flags.roots(); err != nil {
+		return err
+	}
+	if s.memory, err = s.header.Machine.SeeGPUs(s.world); err != nil {
+		return err
+	}
+	if err := s.fits(); err != nil {
+		return err
+	}
+	s.results, err = record.Create(s.Output, s.header)
+	return err
 }
 
 // open opens the world that --driver, --devices and --ranks ask for.
@@ -77,7 +90,7 @@ func (f *flags) open() (*comm.World, error) {
 
 // fits refuses a sweep whose buffers would not fit the memory, with the numbers.
 func (s *session) fits() error {
-	memory := s.header.Machine.MemoryGiB * (1 << 30)
+	memory := float64(s.memory)
 	sizes := s.sizes()
 	if memory == 0 || len(sizes) == 0 {
 		return nil
@@ -90,7 +103,7 @@ func (s *session) fits() error {
 				need += float64((shape.Send[r] + shape.Recv[r]) * t.Size())
 			}
 			if need > 0.8*memory {
-				return fmt.Errorf("%s of %d bytes on %d ranks needs %.1f GiB of buffers, the machine has %.1f: use a smaller -e or --ranks",
+				return fmt.Errorf("%s of %d bytes on %d ranks needs %.1f GiB of buffers, there are %.1f: use a smaller -e or --ranks",
 					op.Name, sizes[len(sizes)-1], s.Ranks, need/(1<<30), memory/(1<<30))
 			}
 		}
@@ -143,21 +156,29 @@ func (s *session) collective(ctx context.Context, op *suite.Operation, cycle int
 			}
 			return err
 		}
-		held, err := b.Reserve(sizes[len(sizes)-1])
-		if err != nil {
+		if err := errors.Join(s.rows(ctx, table, b, sizes, cycle), b.Close()); err != nil {
 			return err
-		}
-		if s.Memory == 1 {
-			table.comment(fmt.Sprintf("buffers: %.1f MiB over %d ranks", float64(held)/(1<<20), s.Ranks))
-		}
-		for _, size := range sizes {
-			if err := s.row(ctx, table, b, size, cycle); err != nil {
-				return err
-			}
-			s.screen.step()
 		}
 	}
 	s.failed = !table.finish(s.minBW) || s.failed
+	return nil
+}
+
+// rows measures all sizes of one setup.
+func (s *session) rows(ctx context.Context, table *table, b *suite.Bench, sizes []int64, cycle int) error {
+	held, err := b.Reserve(sizes[len(sizes)-1])
+	if err != nil {
+		return err
+	}
+	if s.Memory == 1 {
+		table.comment(fmt.Sprintf("buffers: %.1f MiB over %d ranks", float64(held)/(1<<20), s.Ranks))
+	}
+	for _, size := range sizes {
+		if err := s.row(ctx, table, b, size, cycle); err != nil {
+			return err
+		}
+		s.screen.step()
+	}
 	return nil
 }
 

@@ -54,8 +54,8 @@ func (s *session) preamble() {
 		iters = fmt.Sprintf("auto(%v)", s.Budget)
 	}
 	p("weft version %s, driver %s, %s", s.header.Weft, s.Driver, m.Go)
-	p("nRanks %d minBytes %d maxBytes %d step: %s warmup iters: %d iters: %s agg iters: %d validation: %d graph: 0 seed: %d",
-		s.Ranks, s.MinBytes, s.MaxBytes, step, s.Warmup, iters, s.Agg, s.Check, s.Seed)
+	p("nRanks %d minBytes %d maxBytes %d step: %s warmup iters: %d iters: %s agg iters: %d validation: %d graph: %d seed: %d",
+		s.Ranks, s.MinBytes, s.MaxBytes, step, s.Warmup, iters, s.Agg, s.Check, s.Graph, s.Seed)
 	p("%v", m)
 	p("")
 	p("Using devices")

@@ -25,6 +25,9 @@ type Machine struct {
 	Load1     float64 `json:"load1"` // load average at the start: above the ranks' own share, neighbours are busy
 	Kernel    string  `json:"kernel,omitempty"`
 	Level     string  `json:"weft_simd,omitempty"` // WEFT_SIMD when set
+
+	GPUs []string `json:"gpus,omitempty"` // that the ranks use
+	CUDA string   `json:"cuda,omitempty"` // what the driver offers
 }
 
 // String describes the machine in a line.
@@ -37,6 +40,9 @@ func (m Machine) String() string {
 	}
 	if m.MemoryGiB > 0 {
 		s += fmt.Sprintf(", %.0f GiB", m.MemoryGiB)
+	}
+	if len(m.GPUs) > 0 {
+		s += fmt.Sprintf(", %d x %s, CUDA %s", len(m.GPUs), m.GPUs[0], m.CUDA)
 	}
 	return fmt.Sprintf("%s, %s/%s, %s, load %.1f", s, m.OS, m.Arch, m.Go, m.Load1)
 }

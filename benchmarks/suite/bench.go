@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -24,14 +25,16 @@ type Setup struct {
 // Bench measures one operation in one world. One goroutine uses it at a time.
 type Bench struct {
 	Setup
-	World  *comm.World
-	ranks  int
-	arenas []arena
+	World   *comm.World
+	ranks   int
+	arenas  []arena
+	devices []*device
 }
 
-// New checks the setup against the world. A nil Bench and the reason come back for an operation that cannot run there.
+// New checks the setup against the world. A nil Bench and the reason come back for an operation that cannot run there. The
+// caller closes the Bench.
 func New(w *comm.World, s Setup) (*Bench, error) {
-	b := &Bench{Setup: s, World: w, ranks: w.Size(), arenas: make([]arena, w.Size())}
+	b := &Bench{Setup: s, World: w, ranks: w.Size(), arenas: make([]arena, w.Size()), devices: make([]*device, w.Size())}
 	switch {
 	case len(w.Local()) != w.Size():
 		return nil, fmt.Errorf("%s: the benchmark needs all %d ranks in one process", s.Op.Name, w.Size())
@@ -44,12 +47,26 @@ func New(w *comm.World, s Setup) (*Bench, error) {
 	case !s.Type.Valid():
 		return nil, fmt.Errorf("%s: no type given", s.Op.Name)
 	}
-	for _, c := range w.Local() {
-		if c.Device().Kind != comm.CPU {
-			return nil, comm.Errorf("benchmark", c.Rank(), comm.Unavailable, "inputs and checks work on CPU memory only, not on %v", c.Device())
+	if err := s.Load.Validate(); err != nil {
+		return nil, err
+	}
+	for r, c := range w.Local() {
+		var err error
+		if b.devices[r], err = openDevice(c); err != nil {
+			return nil, errors.Join(err, b.Close())
 		}
 	}
-	return b, s.Load.Validate()
+	return b, nil
+}
+
+// Close gives memory and streams back.
+func (b *Bench) Close() error {
+	var errs []error
+	for r, c := range b.World.Local() {
+		errs = append(errs, b.devices[r].close(), comm.Free(c, b.arenas[r].send), comm.Free(c, b.arenas[r].recv))
+		b.devices[r], b.arenas[r] = nil, arena{}
+	}
+	return errors.Join(errs...)
 }
 
 // ShapeOf returns what a size in bytes means for this operation.
@@ -67,6 +84,10 @@ func (b *Bench) Reserve(sizeBytes int64) (int64, error) {
 			n  int
 		}{{&b.arenas[r].send, shape.Send[r]}, {&b.arenas[r].recv, shape.Recv[r]}} {
 			if m.at.Rows() < m.n+b.Unalign || m.at.IsZero() {
+				if err := comm.Free(c, *m.at); err != nil {
+					return 0, err
+				}
+				*m.at = comm.Buffer{}
 				buf, err := comm.Alloc(c, b.Type, max(1, m.n+b.Unalign), 1)
 				if err != nil {
 					return 0, fmt.Errorf("%s of %d bytes: %w", b.Op.Name, sizeBytes, err)
@@ -114,8 +135,10 @@ func (b *Bench) Measure(ctx context.Context, sizeBytes int64, inPlace bool, t Ti
 	watch := newStopwatch(b.ranks, t)
 	err = b.World.Run(ctx, func(ctx context.Context, c *comm.Comm) error {
 		x := calls[c.Rank()]
-		x.load(warm)
-		return watch.time(ctx, c, x.stream, func() error { return b.Op.run(c, x) })
+		if err := x.load(warm); err != nil {
+			return err
+		}
+		return watch.time(ctx, c, b.devices[c.Rank()], func() error { return b.Op.run(c, x) })
 	})
 	if err != nil {
 		return res, fmt.Errorf("%s of %d bytes: %w", b.Op.Name, sizeBytes, err)
@@ -147,15 +170,18 @@ func (b *Bench) check(ctx context.Context, calls []*call, checks int) (int64, er
 		}
 		err = b.World.Run(ctx, func(ctx context.Context, c *comm.Comm) error {
 			x := calls[c.Rank()]
-			x.load(p)
+			if err := x.load(p); err != nil {
+				return err
+			}
 			if err := b.Op.run(c, x); err != nil {
 				return err
 			}
 			if err := c.Wait(ctx, x.stream); err != nil {
 				return err
 			}
-			wrong.Add(x.wrong(b.Op, p))
-			return nil
+			n, err := x.wrong(b.Op, p)
+			wrong.Add(n)
+			return err
 		})
 		if err != nil {
 			return 0, fmt.Errorf("%s: check: %w", b.Op.Name, err)

@@ -31,12 +31,15 @@ type Timing struct {
 	PerIter  bool          // a barrier before each iteration and a time of its own
 	Blocking bool          // a barrier after each operation, inside its time
 	Budget   time.Duration // for Iters = 0
+	Graph    int           // on GPUs: launches of a CUDA graph that holds all iterations; 0 means no graph
+	CPUTime  bool          // on GPUs: the time that the calls take the host, without the work that they enqueue
 }
 
 // Bounds of the iterations that a Budget gives.
 const (
 	MinIters = 3
 	MaxIters = 2000
+	MaxNodes = 100 // of a graph
 )
 
 // Times is what the clock showed.
@@ -102,41 +105,90 @@ type stopwatch struct {
 	iters  atomic.Int64 // decided by rank 0 when Timing leaves it open
 	totals []float64
 	each   [][]float64 // [rank][iteration] microseconds
+	all    *meeting
 }
 
 func newStopwatch(ranks int, t Timing) *stopwatch {
 	t.Agg = max(1, t.Agg)
-	return &stopwatch{Timing: t, totals: make([]float64, ranks), each: make([][]float64, ranks)}
+	return &stopwatch{Timing: t, totals: make([]float64, ranks), each: make([][]float64, ranks), all: newMeeting(ranks)}
 }
 
 // time is one rank's part: warm up, agree on the number of iterations, run them.
-func (w *stopwatch) time(ctx context.Context, c *comm.Comm, s comm.Stream, op func() error) error {
-	if err := w.loop(c, s, 1, op); err != nil { // sets things up; the next ones tell how long one takes
+func (w *stopwatch) time(ctx context.Context, c *comm.Comm, d *device, op func() error) error {
+	s := d.handle()
+	if err := w.finished(ctx, c, d, w.loop(c, s, 1, op)); err != nil { // sets things up; the next ones tell how long one takes
 		return err
 	}
 	start := time.Now()
-	if err := w.loop(c, s, max(1, w.Warmup), op); err != nil {
+	if err := w.finished(ctx, c, d, w.loop(c, s, max(1, w.Warmup), op)); err != nil {
 		return err
 	}
 	if c.Rank() == 0 {
 		w.iters.Store(int64(w.Choose(time.Since(start) / time.Duration(max(1, w.Warmup)))))
 	}
-	if err := c.Barrier(s); err != nil { // publishes the number, and starts all ranks at once
+	if err := w.finished(ctx, c, d, c.Barrier(s)); err != nil { // publishes the number, and starts all ranks at once
 		return err
 	}
 	n := int(w.iters.Load())
-	if w.PerIter {
+	switch {
+	case w.PerIter:
 		return w.timeEach(ctx, c, s, n, op)
+	case w.Graph > 0 && d != nil:
+		return w.timeGraph(ctx, c, d, n, op)
 	}
 	start = time.Now()
 	if err := w.loop(c, s, n, op); err != nil {
 		return err
 	}
+	called := time.Since(start)
 	if err := c.Wait(ctx, s); err != nil {
 		return err
 	}
-	w.totals[c.Rank()] = micros(time.Since(start)) / float64(n*w.Agg)
+	spent := time.Since(start)
+	if w.CPUTime {
+		spent = called
+	}
+	w.totals[c.Rank()] = micros(spent) / float64(n*w.Agg)
 	return nil
+}
+
+// finished waits for what was enqueued, unless err says that it was not. On the CPU a call has ended when it returns.
+func (w *stopwatch) finished(ctx context.Context, c *comm.Comm, d *device, err error) error {
+	if err != nil || d == nil {
+		return err
+	}
+	return c.Wait(ctx, d.handle())
+}
+
+// timeGraph times launches of a graph of n iterations.
+func (w *stopwatch) timeGraph(ctx context.Context, c *comm.Comm, d *device, n int, op func() error) error {
+	s := d.handle()
+	if err := d.capture(func() error { return w.loop(c, s, n, op) }); err != nil {
+		return err
+	}
+	if err := w.all.wait(ctx); err != nil {
+		return err
+	}
+	if err := w.finished(ctx, c, d, d.exec.Launch(d.stream)); err != nil { // the first one is slower
+		return err
+	}
+	if err := w.finished(ctx, c, d, c.Barrier(s)); err != nil {
+		return err
+	}
+	start := time.Now()
+	for range w.Graph {
+		if err := d.exec.Launch(d.stream); err != nil {
+			return err
+		}
+	}
+	if err := c.Wait(ctx, s); err != nil {
+		return err
+	}
+	w.totals[c.Rank()] = micros(time.Since(start)) / float64(n*w.Agg*w.Graph)
+	if err := w.all.wait(ctx); err != nil { // freeing a graph may wait for kernels
+		return err
+	}
+	return d.dropGraph()
 }
 
 // timeEach times every iteration from a barrier on.
@@ -178,7 +230,11 @@ func (t Timing) Choose(one time.Duration) int {
 	if t.Iters > 0 {
 		return t.Iters
 	}
-	return int(min(max(t.Budget/max(one, 1), MinIters), MaxIters))
+	most := time.Duration(MaxIters)
+	if t.Graph > 0 {
+		most = max(1, MaxNodes/time.Duration(max(1, t.Agg)))
+	}
+	return int(min(max(t.Budget/max(one, 1)/time.Duration(max(1, t.Graph)), MinIters), most))
 }
 
 func (w *stopwatch) times() Times {
@@ -199,8 +255,12 @@ func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 // Validate reports a Timing that cannot be.
 func (t Timing) Validate() error {
-	if t.Iters < 0 || t.Warmup < 0 || t.Agg < 0 || t.Budget < 0 {
-		return fmt.Errorf("iterations %d, warm-up %d, aggregation %d and budget %v must not be negative", t.Iters, t.Warmup, t.Agg, t.Budget)
+	if t.Iters < 0 || t.Warmup < 0 || t.Agg < 0 || t.Budget < 0 || t.Graph < 0 {
+		return fmt.Errorf("iterations %d, warm-up %d, aggregation %d, budget %v and graph launches %d must not be negative",
+			t.Iters, t.Warmup, t.Agg, t.Budget, t.Graph)
+	}
+	if t.Graph > 0 && (t.PerIter || t.CPUTime) {
+		return fmt.Errorf("a graph is launched as a whole: neither its iterations nor the calls inside it have times of their own")
 	}
 	if t.Average < Rank0 || t.Average > Max {
 		return fmt.Errorf("average %d is not one of 0 (rank 0), 1 (mean), 2 (min), 3 (max)", t.Average)
