@@ -9,6 +9,12 @@ const (
 	SmallBytes = 32 << 10 // the largest vector that the kernel for small ones takes
 )
 
+// Bits of Args.Shared.
+const (
+	SameGPU = 1 // all ranks of the group are on one GPU, in this process
+	Foreign = 2 // some ranks are in other processes: their addresses need Ctl.Shift
+)
+
 // Kinds of Args, beyond those of comm.OpKind, whose numbers they share.
 const Split = 11
 
@@ -53,7 +59,7 @@ type Args struct {
 	Kind, Reduce, Peer, EntryWords uint32
 	Own, All                       uint64 // counts on the device, or 0
 	NumOwn                         uint32
-	Ragged, Shared                 uint16 // Shared: all ranks of the group are on one GPU
+	Ragged, Shared                 uint16 // Shared: SameGPU, Foreign
 	Entry                          Entry
 }
 
@@ -86,6 +92,7 @@ type Ctl struct {
 	Group                                 uint64
 	Sent, Received                        [MaxRanks]uint64
 	Peers, World, Small                   [MaxRanks]uint64
+	Shift                                 [MaxRanks]uint64 // added to a rank's addresses
 	_                                     [6]uint64
 	Done, Mail, Ack                       [MaxRanks]uint64
 	Closed                                [3][MaxRanks]uint64

@@ -69,7 +69,7 @@ __device__ bool skewed(const Args &a, const Shared &sh) {
     const Ctl *c = a.ctl;
     const Entry *entries = sh.entries;
     u64 most = 0, sum = 0;
-    for (u32 j = 0; a.shared && j < c->size; j++) {
+    for (u32 j = 0; (a.shared & 1) && j < c->size; j++) {
         u64 rows = 0;
         for (u32 i = 0; i < c->size; i++)
             rows += entries[i].send[j];

@@ -152,7 +152,7 @@ __device__ void stage(const Args &a, Shared &sh) {
 
 // fence orders what this thread has seen and done before what it does next, for all ranks.
 __device__ __forceinline__ void fence(const Args &a) {
-    if (a.shared)
+    if (a.shared & 1)
         __threadfence();
     else
         __threadfence_system();
@@ -261,6 +261,19 @@ __device__ void publish(const Args &a, u64 e, u32 lines, u32 counts) {
     }
 }
 
+// translate turns the addresses that ranks of other processes published into those at which this rank sees the same memory.
+__device__ void translate(const Ctl *c, Shared &sh) {
+    for (u32 i = threadIdx.x; i < c->size * MAX_PARTS; i += blockDim.x) {
+        Entry &from = sh.entries[i / MAX_PARTS];
+        u32 part = i % MAX_PARTS;
+        if (part < from.numParts) {
+            from.parts[part].src += c->shift[i / MAX_PARTS];
+            from.parts[part].dst += c->shift[i / MAX_PARTS];
+        }
+    }
+    __syncthreads();
+}
+
 // begin is the first meeting. GO: all ranks are in the same call. FAULT: they are not; every rank finds the same. LEAVE: the
 // world is dead, or a rank has closed.
 __device__ int begin(const Args &a, Shared &sh, u64 e) {
@@ -294,8 +307,11 @@ __device__ int begin(const Args &a, Shared &sh, u64 e) {
         atomicMin(&sh.bad, t);
     __syncthreads();
     u32 bad = sh.bad;
-    if (bad == c->size)
+    if (bad == c->size) {
+        if (a.shared & 2)
+            translate(c, sh);
         return GO;
+    }
     if (blockIdx.x == 0 && t == 0) {
         Record r = record(DISAGREE, 0, bad, 0, 0);
         r.epochSeen = sh.entries[0].call;

@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_recv(const __grid_
     bool same = same_shapes(letter, a.entry);
     for (u32 p = 0; same && p < a.entry.numParts; p++) {
         const Part &own = a.entry.parts[p], &from = letter.parts[p];
-        copy_rows((u8 *)own.dst, own.dstStride, (const u8 *)from.src, from.srcStride, own.dstRows, row_bytes(own), everyone());
+        copy_rows((u8 *)own.dst, own.dstStride, (const u8 *)(from.src + c->shift[a.peer]), from.srcStride, own.dstRows, row_bytes(own), everyone());
     }
     if (!last_block(a, sh, true) || t != 0)
         return;

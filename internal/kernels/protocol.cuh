@@ -86,6 +86,7 @@ struct Ctl {
     Ctl *peers[MAX_RANKS];
     Rank *world[MAX_RANKS];
     u64 small[MAX_RANKS]; // where each rank receives small all_reduces
+    u64 shift[MAX_RANKS]; // what turns a rank's addresses into this rank's; not 0 for ranks of other processes
     u64 pad[6]; // the words below begin a cache line
     // Written by peers, each in its own word.
     u64 done[MAX_RANKS], mail[MAX_RANKS], ack[MAX_RANKS];
@@ -101,7 +102,7 @@ struct Args {
     u32 kind, reduce, peer, entryWords; // entryWords: 16-byte words of the entry before its counts
     u64 own, all;                       // counts on the device
     u32 numOwn;
-    u16 ragged, shared; // shared: all ranks of the group are on one GPU
+    u16 ragged, shared; // shared: bit 0: all ranks of the group are on one GPU; bit 1: some are in other processes
     Entry entry;
 };
 
