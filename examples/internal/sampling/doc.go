@@ -11,8 +11,9 @@
 //
 // Ties go to the lower id everywhere: in the best id, in the best 20, at the edge of top-k and of top-p.
 //
-// A draw is a pure function of (seed, position): the same request with the same seed gets the same tokens in any batch, on
-// any rank, and after a preemption.
+// A draw adds Gumbel noise to the logits and takes the largest sum. The noise is a pure function of (seed, position, id): the same
+// request with the same seed gets the same tokens in any batch, on any rank, and after a preemption; and on another layout,
+// whose logits differ by rounding, unless two sums are closer than that.
 //
 // A row with a NaN or an infinity that a softmax cannot hold is [ErrNotFinite], never a token.
 package sampling

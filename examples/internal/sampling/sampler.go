@@ -6,11 +6,10 @@ import (
 
 // Sampler picks tokens. It keeps scratch memory of the vocabulary's size; one goroutine uses it at a time.
 type Sampler struct {
-	z       []float32 // [vocab] logits after bias and penalties
-	counts  []int32   // [vocab] in the output; all zero between calls
-	heap    []weighed // candidates
-	kept    []weighed // those that a filter left, best first
-	weights []float64 // of the candidates of a draw
+	z      []float32 // [vocab] logits after bias and penalties
+	counts []int32   // [vocab] in the output; all zero between calls
+	heap   []weighed // candidates
+	kept   []weighed // those that a filter left, best first
 }
 
 // weighed is a candidate with its logit, later its weight.
@@ -54,7 +53,7 @@ func (s *Sampler) Pick(logits []float32, p *Params, c Context) (int32, error) {
 	if p.TopP > 0 && p.TopP < 1 {
 		cand = s.nucleus(cand, bestZ, t, float64(p.TopP))
 	}
-	return s.draw(cand, bestZ, t, uniform(c.Seed, c.Position)), nil
+	return draw(cand, bestZ, t, newStream(c.Seed, c.Position)), nil
 }
 
 // shape returns a copy of logits with bias, bans and penalties.
@@ -90,6 +89,12 @@ func (s *Sampler) shape(logits []float32, p *Params, c Context) []float32 {
 				z[id] -= float32(p.FrequencyPenalty*float32(n)) + p.PresencePenalty
 				s.counts[id] = 0
 			}
+		}
+	}
+	// A penalty of 1e-38 must not make an infinity of a logit: that would fail the request as if the model had.
+	for i, v := range z {
+		if isInf(v) && !isInf(logits[i]) {
+			z[i] = float32(math.Copysign(math.MaxFloat32, float64(v)))
 		}
 	}
 	for _, id := range c.Forbidden {
@@ -168,40 +173,4 @@ func (s *Sampler) nucleus(cand []weighed, best float32, t, topP float64) []weigh
 
 func weight(w weighed, best float32, t float64) float64 {
 	return expNeg((float64(w.z) - float64(best)) / t)
-}
-
-// draw returns the candidate at share u of the weights.
-func (s *Sampler) draw(cand []weighed, best float32, t, u float64) int32 {
-	weights := s.weights[:0]
-	sum := 0.0
-	for _, w := range cand {
-		x := weight(w, best, t)
-		weights = append(weights, x)
-		sum += x
-	}
-	s.weights = weights
-	goal, last, reached := u*sum, cand[0].id, 0.0
-	for i, x := range weights {
-		if x == 0 {
-			continue
-		}
-		last = cand[i].id
-		if reached += x; reached > goal {
-			break
-		}
-	}
-	return last
-}
-
-// uniform returns a number in [0, 1) that depends on seed and position only: two rounds of the finalizer of SplitMix64.
-func uniform(seed uint64, position int) float64 {
-	x := splitMix(splitMix(seed) + uint64(position))
-	return float64(x>>11) / (1 << 53)
-}
-
-func splitMix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
