@@ -7,4 +7,7 @@
 //	   comm/p2p: a range of addresses that all GPUs of the process map; the CPU: Go memory of one process
 //
 // Who allocates is a [Provider]: a power of a driver's Conn. The CPU driver needs none.
+//
+// In a world that spans processes each rank has one block, its [Heap], from a [Memory] that all processes map: package symm/ipc
+// takes it from CUDA IPC, package nvshmem from NVSHMEM. Regions are then pieces of the blocks.
 package symm
