@@ -27,7 +27,8 @@ type Config struct {
 	PrefixCaching    bool            // requests share the keys and values of equal beginnings; see engine.Config
 	WaitForPrefix    bool            // and do not compute a beginning that another is computing; see engine.Config
 	Policy           engine.Policy   // which replica gets a request; nil means in turn
-	Timeout          time.Duration   // the longest wait for another rank; 0 means 60 s
+	Timeout          time.Duration   // the longest wait for another rank in a collective; 0 means 60 s
+	StepTimeout      time.Duration   // the longest step of a rank, whether others wait or not; 0 means 5 minutes
 	Recorder         *trace.Recorder // of as many ranks as the layout has; nil records nothing
 }
 
@@ -115,6 +116,7 @@ func Open(ctx context.Context, folder *checkpoint.Folder, cfg Config) (*Deployme
 		MaxBatchedTokens: perReplica, MaxSeqs: cfg.MaxSeqs, MaxModelLen: cfg.MaxModelLen,
 		BlockSize: cfg.BlockSize, NumBlocks: parts.NumBlocks, Tracer: cfg.Recorder,
 		PrefixCaching: cfg.PrefixCaching, WaitForPrefix: cfg.WaitForPrefix, Policy: cfg.Policy,
+		StepTimeout: cfg.StepTimeout,
 	})
 	if err != nil {
 		return nil, errors.Join(err, world.Close(ctx))
@@ -132,14 +134,16 @@ func (d *Deployment) load(ctx context.Context, parts model.Config) error {
 			return err
 		}
 		parts := parts
+		mark := &marker{}
 		if lane := d.Config.Recorder.Rank(r); lane != nil {
 			parts.Lane = lane
-			own.SetTracer(lane.Tracer())
+			mark.next = lane.Tracer()
 		}
+		own.SetTracer(mark)
 		if d.Models[r], err = model.New(ctx, own, d.folder, parts); err != nil {
 			return err
 		}
-		d.meters[r] = newMeter(d.Models[r], r, d.folder.Config)
+		d.meters[r] = newMeter(d.Models[r], mark, r, d.folder.Config)
 		return nil
 	})
 }

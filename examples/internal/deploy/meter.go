@@ -13,6 +13,7 @@ import (
 // collectives and the exchanger count. Its fields are read when the engine is stopped.
 type meter struct {
 	*model.Model
+	mark      *marker
 	rank      int
 	placement routing.Placement
 	topK      int
@@ -36,10 +37,10 @@ type Choices struct {
 	Pairs       []int64 // [ranks]: (token, expert) pairs of the experts that a rank owns; with sliced experts every rank has an equal part of all
 }
 
-func newMeter(m *model.Model, rank int, c *checkpoint.Config) *meter {
+func newMeter(m *model.Model, mark *marker, rank int, c *checkpoint.Config) *meter {
 	p := m.Config().Parallel
 	y := &meter{
-		Model: m, rank: rank, topK: c.NumExpertsPerTok,
+		Model: m, mark: mark, rank: rank, topK: c.NumExpertsPerTok,
 		placement: routing.Placement{NumExperts: max(1, c.NumExperts), Size: p.Size()},
 		before:    m.Stats(),
 		choice:    Choices{Pairs: make([]int64, p.Size())},
@@ -51,6 +52,9 @@ func newMeter(m *model.Model, rank int, c *checkpoint.Config) *meter {
 	}
 	return y
 }
+
+// InCollective is of engine.Waiter.
+func (m *meter) InCollective() bool { return m.mark.in.Load() }
 
 // Forward notes the step's sizes and runs the model.
 func (m *meter) Forward(s comm.Stream, b *batch.Batch) ([]float32, error) {

@@ -18,6 +18,10 @@ type Model interface {
 	Forward(s comm.Stream, b *batch.Batch) (logits []float32, err error)
 }
 
+// Waiter is a Model that tells, to any goroutine, whether its rank is in a collective. With it the engine's watchdog names the rank that
+// is stuck and not those that wait for it.
+type Waiter interface{ InCollective() bool }
+
 // Config is what an engine is made of. It does not change after New.
 type Config struct {
 	Layout    moe.Parallel // its size is the world's
@@ -39,8 +43,8 @@ type Config struct {
 	// requests that arrive together and begin alike compute that once. It needs PrefixCaching.
 	WaitForPrefix bool
 
-	// StepTimeout is how long one rank may take for one step before the world is given up. 0 means 5 minutes. Collectives
-	// have the world's own timeout.
+	// StepTimeout is how long one rank may take for one step, without what the engine waits for, before the world is given up. 0
+	// means 5 minutes. Collectives have the world's own timeout; whichever ends first names the rank that does not come.
 	StepTimeout time.Duration
 	Policy      Policy          // which replica gets a request; nil means RoundRobin
 	Tracer      *trace.Recorder // steps, samplings and agreements of each rank; nil records nothing

@@ -72,9 +72,10 @@ func TestRankFailureEndsAllRequests(t *testing.T) {
 	}
 }
 
-// With no collective that could time out, the step timeout names the rank.
+// Where no collective times out, the step timeout names the rank that is stuck, and only that one: the others wait for it in a
+// collective.
 func TestStepTimeout(t *testing.T) {
-	for _, l := range []layout{{"tp1", 1, 1}, {"tp2", 2, 1}} {
+	for _, l := range []layout{{"tp1", 1, 1}, {"tp2", 2, 1}, {"dp2tp2", 2, 2}, {"dp8", 1, 8}} {
 		synctest.Test(t, func(t *testing.T) {
 			stalled := make(chan struct{})
 			last := l.tp*l.dp - 1
@@ -94,7 +95,11 @@ func TestStepTimeout(t *testing.T) {
 			_, err = h.Wait(t.Context())
 			require.ErrorIs(t, err, ErrDead)
 			require.ErrorIs(t, err, comm.Timeout)
-			require.ErrorContains(t, err, fmt.Sprintf("rank %d in forward for", last))
+			require.ErrorContains(t, err, fmt.Sprintf("step timeout 10s: rank %d in forward for", last))
+			require.NotRegexp(t, "rank [0-9]+ .*rank [0-9]+ in", err.Error())
+			var e *comm.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, last, e.Rank)
 			require.LessOrEqual(t, time.Since(begun), 13*time.Second)
 			close(stalled)
 			<-r.Done()

@@ -35,11 +35,14 @@ func (e *Engine) rank(ctx context.Context, c *comm.Comm) error {
 			return err
 		}
 		rec.Tokens, rec.Hash = st.batch.NumTokens(), st.batch.Hash()
-		wait := lane.Begin(trace.Wait, "lockstep")
+		wait, begun := lane.Begin(trace.Wait, "lockstep"), time.Now()
 		agreed, err := ls.Agree(ctx, rec)
 		wait.End()
 		if err != nil {
 			return err
+		}
+		if tp == 0 {
+			r.synced(time.Since(begun))
 		}
 		if rank == 0 {
 			e.note(&agreed)

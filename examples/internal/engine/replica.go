@@ -57,7 +57,8 @@ func newReplica(e *Engine, index int) (*replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	r := &replica{engine: e, index: index, sched: s, live: map[*Handle]struct{}{}, sampler: sampling.New(e.cfg.VocabSize)}
+	r := &replica{engine: e, index: index, sched: s, live: map[*Handle]struct{}{}, sampler: sampling.New(e.cfg.VocabSize),
+		stats: ReplicaStats{StepTokens: newHistogram(stepTokenBounds), Sync: newHistogram(syncBounds)}}
 	for range e.cfg.Layout.TP - 1 {
 		r.peers = append(r.peers, make(chan *step, 1))
 	}
@@ -148,6 +149,13 @@ func (r *replica) await(ctx context.Context, tp int) (*step, error) {
 	}
 }
 
+// synced notes how long the leader took to agree with all others.
+func (r *replica) synced(d time.Duration) {
+	r.mu.Lock()
+	r.stats.Sync.add(d.Seconds())
+	r.mu.Unlock()
+}
+
 // skip notes a dummy step.
 func (r *replica) skip() {
 	r.mu.Lock()
@@ -175,6 +183,7 @@ func (r *replica) complete(st *step, logits []float32) error {
 	}
 	_, ctxTokens, _, genTokens := st.batch.Count()
 	r.stats.Steps++
+	r.stats.StepTokens.add(float64(ctxTokens + genTokens))
 	r.stats.ContextTokens += int64(ctxTokens)
 	r.stats.GenerationTokens += int64(genTokens)
 	return nil

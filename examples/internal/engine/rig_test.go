@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +30,11 @@ type rankModel struct {
 	one    []int64
 	all    []int64
 	names  map[string]int // of steps
+	meets  atomic.Bool    // in its collective
 }
+
+// InCollective is of Waiter.
+func (m *rankModel) InCollective() bool { return m.meets.Load() }
 
 func (m *rankModel) Forward(s comm.Stream, b *batch.Batch) ([]float32, error) {
 	if m.names != nil {
@@ -41,7 +46,10 @@ func (m *rankModel) Forward(s comm.Stream, b *batch.Batch) ([]float32, error) {
 		}
 	}
 	m.one[0] = int64(b.NumTokens())
-	if err := m.c.AllGather(s, comm.Of(m.all, 1), comm.Of(m.one, 1)); err != nil {
+	m.meets.Store(true)
+	err := m.c.AllGather(s, comm.Of(m.all, 1), comm.Of(m.one, 1))
+	m.meets.Store(false)
+	if err != nil {
 		return nil, err
 	}
 	logits, err := m.Model.Forward(s, b)

@@ -24,6 +24,7 @@ type ReplicaStats struct {
 	ContextTokens, GenerationTokens int64 // run: prompts and recomputed ones, decode steps
 	Preemptions                     int64
 	Running, Waiting                int
+	Deferred                        int // of Running, those that sat the last step out because another computes their beginning
 	KVUsed, KVTotal                 int // blocks
 	KVCached                        int // blocks that nobody uses and that may serve another request; not in KVUsed
 
@@ -32,6 +33,9 @@ type ReplicaStats struct {
 	PrefixQueriedTokens, PrefixHitTokens int64
 
 	Stopped, AtLength, Aborted, Failed int64 // ended requests by reason
+
+	StepTokens Histogram // tokens of a step that had any
+	Sync       Histogram // seconds that the replica's leader spent in agreeing on a step, waiting for the slowest rank among them
 }
 
 func (s *ReplicaStats) count(reason FinishReason) {
@@ -58,6 +62,7 @@ func (s Stats) Total() ReplicaStats {
 		t.Preemptions += r.Preemptions
 		t.Running += r.Running
 		t.Waiting += r.Waiting
+		t.Deferred += r.Deferred
 		t.KVUsed += r.KVUsed
 		t.KVTotal += r.KVTotal
 		t.KVCached += r.KVCached
@@ -67,6 +72,8 @@ func (s Stats) Total() ReplicaStats {
 		t.AtLength += r.AtLength
 		t.Aborted += r.Aborted
 		t.Failed += r.Failed
+		t.StepTokens = t.StepTokens.plus(r.StepTokens)
+		t.Sync = t.Sync.plus(r.Sync)
 	}
 	return t
 }
@@ -107,7 +114,8 @@ func (e *Engine) Stats() Stats {
 		r.mu.Lock()
 		x := r.stats
 		x.Preemptions = r.sched.Preemptions()
-		x.Running, x.Waiting = r.sched.Running(), r.sched.Waiting()
+		x.Running, x.Waiting, x.Deferred = r.sched.Running(), r.sched.Waiting(), r.sched.Deferred()
+		x.StepTokens, x.Sync = x.StepTokens.clone(), x.Sync.clone()
 		pool, reuse := r.sched.Pool(), r.sched.Reuse()
 		x.KVUsed, x.KVTotal, x.KVCached = pool.Used(), pool.Total(), pool.Cached()
 		x.PrefixQueriedTokens, x.PrefixHitTokens = reuse.QueriedTokens, reuse.HitTokens

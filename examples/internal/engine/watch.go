@@ -38,24 +38,47 @@ func (e *Engine) watch(ended <-chan error) {
 	}
 }
 
-// stuck names the ranks that have taken longer than StepTimeout for one step.
+// stuck names the ranks that have taken longer than StepTimeout for one step: those that are not in a collective, if it is known,
+// because the others only wait for them.
 func (e *Engine) stuck(now time.Time) error {
-	var late []string
-	peer := comm.NoPeer
+	var late []int
+	computes := false
 	for rank := range e.work {
 		w := &e.work[rank]
 		since := w.since.Load()
 		if since == 0 || now.UnixNano()-since < int64(e.cfg.StepTimeout) {
 			continue
 		}
-		if peer == comm.NoPeer {
-			peer = rank
-		}
-		late = append(late, fmt.Sprintf("rank %d in %v for %v", rank, activity(w.what.Load()), time.Duration(now.UnixNano()-since).Round(time.Millisecond)))
+		late = append(late, rank)
+		computes = computes || !e.inCollective(rank)
 	}
 	if late == nil {
 		return nil
 	}
+	peer := comm.NoPeer
+	var texts []string
+	for _, rank := range late {
+		w := &e.work[rank]
+		what := activity(w.what.Load()).String()
+		if e.inCollective(rank) {
+			if computes {
+				continue
+			}
+			what += ", in a collective"
+		}
+		if peer == comm.NoPeer {
+			peer = rank
+		}
+		texts = append(texts, fmt.Sprintf("rank %d in %s for %v", rank, what, time.Duration(now.UnixNano()-w.since.Load()).Round(time.Millisecond)))
+	}
+	if texts == nil {
+		return nil // it has moved on meanwhile
+	}
 	return &comm.Error{Op: "engine step", Rank: peer, Peer: comm.NoPeer, Code: comm.Timeout,
-		Err: fmt.Errorf("step timeout %v: %s", e.cfg.StepTimeout, strings.Join(late, ", "))}
+		Err: fmt.Errorf("step timeout %v: %s", e.cfg.StepTimeout, strings.Join(texts, ", "))}
+}
+
+func (e *Engine) inCollective(rank int) bool {
+	w, ok := e.models[rank].(Waiter)
+	return ok && activity(e.work[rank].what.Load()) == inForward && w.InCollective()
 }

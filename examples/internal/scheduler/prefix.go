@@ -102,5 +102,9 @@ func (st *step) waits(q *Sequence) bool {
 		}
 		end++
 	}
-	return 2*(end*size-q.computed) >= len(q.Tokens)-q.computed
+	if 2*(end*size-q.computed) < len(q.Tokens)-q.computed {
+		return false
+	}
+	st.s.deferred++
+	return true
 }

@@ -224,7 +224,9 @@ func TestWaitForPrefix(t *testing.T) {
 			continue
 		}
 		require.Equal(t, map[uint64]int{1: 0, 5: 0}, starts(r))
+		require.Equal(t, 3, r.s.Deferred())
 		r.step()
+		require.Zero(t, r.s.Deferred())
 		require.Equal(t, map[uint64]int{2: 40, 3: 40, 4: 40}, starts(r))
 		require.Len(t, r.ended, 5)
 		require.Equal(t, Reuse{QueriedTokens: 4*48 + 40, HitTokens: 120}, r.s.Reuse())

@@ -40,6 +40,7 @@ type Scheduler struct {
 	running []*Sequence // oldest first; they hold blocks for all their tokens
 
 	preemptions int64
+	deferred    int // sequences that sat the last step out for another's sake
 	reuse       Reuse
 	matched     []int32             // scratch of match
 	promised    map[uint64]struct{} // hashes of blocks that the step being put together completes
@@ -62,6 +63,9 @@ func (s *Scheduler) Waiting() int { return len(s.waiting) }
 
 // Running returns the number of sequences that hold blocks.
 func (s *Scheduler) Running() int { return len(s.running) }
+
+// Deferred returns how many of the running sequences sat the last step out because an older one computes what they begin with.
+func (s *Scheduler) Deferred() int { return min(s.deferred, len(s.running)) }
 
 // Preemptions returns how often a sequence had to give its blocks back.
 func (s *Scheduler) Preemptions() int64 { return s.preemptions }
@@ -117,6 +121,7 @@ func (s *Scheduler) Schedule(b *batch.Batch, plan []*Sequence) []*Sequence {
 	st := step{s: s, b: b, plan: plan[:0], tokens: s.cfg.MaxBatchedTokens, logits: s.cfg.MaxLogits}
 	b.Seqs = b.Seqs[:0]
 	clear(s.promised)
+	s.deferred = 0
 	// Decode first: a token for everyone who is generating.
 	for i := 0; i < len(s.running); i++ {
 		q := s.running[i]
