@@ -41,6 +41,7 @@ type flags struct {
 	MaxQueued    int           `name:"max-num-queued" help:"Requests that may wait beyond those that run; more get 503." default:"1024"`
 	DrainTimeout time.Duration `name:"drain-timeout" help:"How long requests may go on after SIGTERM." default:"30s"`
 	Timeout      time.Duration `name:"collective-timeout" help:"The longest that a rank waits for another before the world is declared dead." default:"60s"`
+	StepTimeout  time.Duration `name:"step-timeout" help:"The longest step of one rank before it counts as stuck." default:"5m"`
 	LogLevel     string        `name:"log-level" help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 }
 
@@ -89,8 +90,8 @@ func (f *flags) check() error {
 		return fmt.Errorf("--max-logprobs %d is not in [1, %d]", f.MaxLogprobs, engine.MaxTopLogprobs)
 	case f.BlockSize < 16 || f.BlockSize%16 != 0 || f.BlockSize > 1<<16:
 		return fmt.Errorf("--block-size %d is not a multiple of 16 from 16 to %d", f.BlockSize, 1<<16)
-	case f.Timeout <= 0 || f.DrainTimeout < 0:
-		return fmt.Errorf("--collective-timeout %v, --drain-timeout %v: times must be positive", f.Timeout, f.DrainTimeout)
+	case f.Timeout <= 0 || f.StepTimeout <= 0 || f.DrainTimeout < 0:
+		return fmt.Errorf("--collective-timeout %v, --step-timeout %v, --drain-timeout %v: times must be positive", f.Timeout, f.StepTimeout, f.DrainTimeout)
 	}
 	return nil
 }
@@ -101,7 +102,7 @@ const maxTokens = 1 << 26
 // deployment completes the configuration and holds it against the model and the memory.
 func (f *flags) deployment(l layout.Layout, m *checkpoint.Config, available int64) (deploy.Config, error) {
 	c := deploy.Config{Layout: l, MaxBatchedTokens: f.MaxBatchedTokens, MaxSeqs: f.MaxSeqs, MaxModelLen: f.MaxModelLen,
-		CacheTokens: f.CacheTokens, BlockSize: f.BlockSize, PrefixCaching: f.PrefixCaching, WaitForPrefix: f.PrefixCaching, Timeout: f.Timeout}
+		CacheTokens: f.CacheTokens, BlockSize: f.BlockSize, PrefixCaching: f.PrefixCaching, WaitForPrefix: f.PrefixCaching, Timeout: f.Timeout, StepTimeout: f.StepTimeout}
 	switch {
 	case c.MaxModelLen == 0:
 		c.MaxModelLen = m.MaxPositionEmbeddings

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/examples/internal/engine"
 )
 
 func replicaName(i int) string { return strconv.Itoa(i) }
@@ -18,6 +19,7 @@ type gauges struct {
 	padded, real, dummies, balanced, steps *prometheus.Desc
 	launches, bytes, waits, compute        *prometheus.Desc
 	expertTokens, balancedness, cacheInfo  *prometheus.Desc
+	byReason, stepTokens, sync             *prometheus.Desc
 }
 
 // replicaMetric is one number of each replica.
@@ -38,17 +40,24 @@ func newGauges(s *Server) *gauges {
 		steps:        desc("weft:steps_total", "Steps that all ranks ran together.", "model_name"),
 		launches:     desc("weft:collective_launches_total", "Collectives that a rank's model launched.", "model_name", "rank", "op", "path"),
 		bytes:        desc("weft:collective_bytes_total", "Bytes that a rank's model sent to other ranks.", "model_name", "rank", "op"),
-		waits:        desc("weft:collective_wait_seconds_total", "Time that a rank's model waited for others in a collective.", "model_name", "rank", "op"),
+		waits:        desc("weft:collective_wait_seconds", "Time that a rank's model waited for others in its collectives, and how many there were.", "model_name", "rank", "op"),
 		compute:      desc("weft:rank_busy_seconds_total", "Time of a rank by kind: compute, collective, wait.", "model_name", "rank", "kind"),
 		expertTokens: desc("weft:expert_tokens_total", "(token, expert) pairs that an expert computed.", "model_name", "layer", "expert"),
 		balancedness: desc("weft:expert_balancedness", "Mean over largest load of the ranks' experts, from 0 to 1.", "model_name", "layer"),
+		byReason:     desc("vllm:num_requests_waiting_by_reason", "Requests that wait for a place (capacity), or for another that computes their beginning (deferred).", append(labels, "reason")...),
+		stepTokens:   desc("vllm:iteration_tokens_total", "Tokens that a replica ran in a step.", labels...),
+		sync:         desc("weft:dp_sync_seconds", "Time in which a replica's leader agreed with all ranks on a step, waiting for the slowest among them.", labels...),
 		cacheInfo:    desc("vllm:cache_config_info", "How the key/value cache is made.", "model_name", "block_size", "num_gpu_blocks", "enable_prefix_caching"),
 	}
 	add := func(name, help string, kind prometheus.ValueType, read func(*view, int) float64) {
 		g.replica = append(g.replica, replicaMetric{desc(name, help, labels...), kind, read})
 	}
-	add("vllm:num_requests_running", "Requests that hold blocks.", prometheus.GaugeValue, func(v *view, i int) float64 { return float64(v.stats.Replicas[i].Running) })
-	add("vllm:num_requests_waiting", "Requests that wait for a place.", prometheus.GaugeValue, func(v *view, i int) float64 { return float64(v.stats.Replicas[i].Waiting) })
+	add("vllm:num_requests_running", "Requests that steps run.", prometheus.GaugeValue, func(v *view, i int) float64 {
+		return float64(v.stats.Replicas[i].Running - v.stats.Replicas[i].Deferred)
+	})
+	add("vllm:num_requests_waiting", "Requests that wait, for whatever reason.", prometheus.GaugeValue, func(v *view, i int) float64 {
+		return float64(v.stats.Replicas[i].Waiting + v.stats.Replicas[i].Deferred)
+	})
 	add("vllm:kv_cache_usage_perc", "Used part of the key/value blocks, from 0 to 1.", prometheus.GaugeValue, func(v *view, i int) float64 {
 		return float64(v.stats.Replicas[i].KVUsed) / float64(max(v.stats.Replicas[i].KVTotal, 1))
 	})
@@ -79,6 +88,10 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 			send(m.desc, m.kind, m.read(v, i), replicaName(i))
 		}
 		send(g.dummies, prometheus.CounterValue, float64(r.DummySteps), replicaName(i))
+		send(g.byReason, prometheus.GaugeValue, float64(r.Waiting), replicaName(i), "capacity")
+		send(g.byReason, prometheus.GaugeValue, float64(r.Deferred), replicaName(i), "deferred")
+		ch <- histogramOf(g.stepTokens, r.StepTokens, model, replicaName(i))
+		ch <- histogramOf(g.sync, r.Sync, model, replicaName(i))
 		tokens += r.ContextTokens + r.GenerationTokens
 	}
 	send(g.real, prometheus.CounterValue, float64(tokens))
@@ -91,7 +104,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 				name := comm.OpKind(op).String()
 				send(g.launches, prometheus.CounterValue, float64(c.Launches), strconv.Itoa(rank), name, "cpu")
 				send(g.bytes, prometheus.CounterValue, float64(c.SentBytes), strconv.Itoa(rank), name)
-				send(g.waits, prometheus.CounterValue, c.Wait.Seconds(), strconv.Itoa(rank), name)
+				ch <- prometheus.MustNewConstSummary(g.waits, uint64(c.Calls), c.Wait.Seconds(), nil, model, strconv.Itoa(rank), name)
 			}
 		}
 	}
@@ -109,4 +122,14 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	d := s.cfg.Deployment.Config
 	send(g.cacheInfo, prometheus.GaugeValue, 1, strconv.Itoa(d.BlockSize), strconv.Itoa(v.stats.Replicas[0].KVTotal), strconv.FormatBool(d.PrefixCaching))
+}
+
+func histogramOf(d *prometheus.Desc, h engine.Histogram, l ...string) prometheus.Metric {
+	below := make(map[float64]uint64, len(h.Bounds))
+	n := uint64(0)
+	for i, bound := range h.Bounds {
+		n += h.Counts[i]
+		below[bound] = n
+	}
+	return prometheus.MustNewConstHistogram(d, h.Count(), h.Sum, below, l...)
 }

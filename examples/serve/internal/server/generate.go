@@ -72,6 +72,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, parse func([]b
 		c.handle.Abort()
 		s.meter.done(c)
 	}
+	s.meter.answered(a)
 }
 
 // warn logs fields that nobody knows, each name once.

@@ -162,6 +162,35 @@ func TestDeadRank(t *testing.T) {
 	require.Equal(t, 200, status)
 }
 
+// A rank that stalls in the middle of a step, with clients waiting: they, /health and later requests get 503 with its name.
+func TestStalledRank(t *testing.T) {
+	for _, c := range []struct {
+		layout        string
+		step, timeout time.Duration
+	}{{"dp2+ep2:alltoall", 300 * time.Millisecond, time.Hour}, {"dp2+ep2:agrs", time.Hour, 300 * time.Millisecond}, {"tp2", 300 * time.Millisecond, time.Hour}} {
+		t.Run(fmt.Sprintf("%s/step%v", c.layout, c.step), func(t *testing.T) {
+			r := start(t, c.layout, func(d *deploy.Config, _ *Config) { d.StepTimeout, d.Timeout = c.step, c.timeout })
+			r.complete(object{"prompt": "Hello", "max_tokens": 1})
+			r.idle() // nobody runs, so the observer may be set
+			stalled := make(chan struct{})
+			defer close(stalled)
+			r.d.Models[1].MoELayers()[2].SetObserver(func([]int32, []float32) { <-stalled })
+			waits := make(chan string)
+			go func() { waits <- r.refused("/v1/completions", 503, long(false)) }()
+			require.Contains(t, <-waits, "rank 1")
+			status, text := r.get("/health")
+			require.Equal(t, 503, status)
+			require.Contains(t, text, "rank 1")
+			require.NotContains(t, text, "rank 0 in")
+			require.Contains(t, r.refused("/v1/completions", 503, object{"prompt": "x"}), "rank 1")
+			resp := r.post("/v1/chat/completions", object{"messages": []object{{"role": "user", "content": "x"}}, "stream": true})
+			require.Equal(t, 503, resp.StatusCode)
+			require.Equal(t, "1", resp.Header.Get("Retry-After"))
+			resp.Body.Close()
+		})
+	}
+}
+
 func TestDrain(t *testing.T) {
 	r := start(t, "tp1")
 	resp := r.post("/v1/completions", object{"prompt": "Hello", "max_tokens": 300, "ignore_eos": true, "stream": true})

@@ -19,7 +19,7 @@ type meter struct {
 	model   string
 
 	ttft, itl, tpot, e2e, queue, inference, prefill, decode *prometheus.HistogramVec
-	promptLen, outputLen, maxTokens, n                      *prometheus.HistogramVec
+	promptLen, outputLen, longest, maxTokens, n             *prometheus.HistogramVec
 	finished, prompts, cached, generated                    *prometheus.CounterVec
 }
 
@@ -56,6 +56,7 @@ func newMeter(s *Server) *meter {
 		decode:    histogram("request_decode_time_seconds", "From a request's first token to its end.", seconds),
 		promptLen: histogram("request_prompt_tokens", "Tokens of prompts.", counts),
 		outputLen: histogram("request_generation_tokens", "Tokens of answers.", counts),
+		longest:   histogram("request_max_num_generation_tokens", "Tokens of the longest of a prompt's n answers.", counts),
 		maxTokens: histogram("request_params_max_tokens", "max_tokens of requests.", counts),
 		n:         histogram("request_params_n", "n of requests.", few),
 		finished:  counter("request_success_total", "Requests that ended, by reason.", "finished_reason"),
@@ -63,11 +64,18 @@ func newMeter(s *Server) *meter {
 		cached:    counter("prompt_tokens_cached_total", "Tokens of prompts that came from the prefix cache."),
 		generated: counter("generation_tokens_total", "Tokens that were generated."),
 	}
-	for i := range s.cfg.Deployment.Config.Layout.DP { // counters that nobody has touched are 0, not absent
+	for i := range s.cfg.Deployment.Config.Layout.DP { // what nothing was counted in is 0, not absent
 		e := replicaName(i)
-		m.prompts.WithLabelValues(m.model, e)
-		m.cached.WithLabelValues(m.model, e)
-		m.generated.WithLabelValues(m.model, e)
+		for _, c := range []*prometheus.CounterVec{m.prompts, m.cached, m.generated} {
+			c.WithLabelValues(m.model, e)
+		}
+		for _, h := range []*prometheus.HistogramVec{m.ttft, m.itl, m.tpot, m.e2e, m.queue, m.inference, m.prefill, m.decode, m.promptLen,
+			m.outputLen, m.longest, m.maxTokens, m.n} {
+			h.WithLabelValues(m.model, e)
+		}
+		for _, reason := range []engine.FinishReason{engine.FinishStop, engine.FinishLength, engine.FinishAbort, engine.FinishError} {
+			m.finished.WithLabelValues(string(reason), m.model, e)
+		}
 	}
 	registry.MustRegister(newGauges(s), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -82,6 +90,17 @@ func (m *meter) token(c *choice) {
 	}
 	c.last = now
 	m.generated.WithLabelValues(m.model, e).Inc()
+}
+
+// answered notes a request's prompts, each by the longest of its answers.
+func (m *meter) answered(a *answer) {
+	for i := 0; i < len(a.choices); i += a.req.N {
+		most := 0
+		for _, c := range a.choices[i : i+a.req.N] {
+			most = max(most, c.numTokens)
+		}
+		m.longest.WithLabelValues(m.model, replicaName(a.choices[i].handle.Replica())).Observe(float64(most))
+	}
 }
 
 // done notes a choice that has ended; it may have been aborted.
