@@ -11,9 +11,11 @@ import (
 	"github.com/weftgo/weft/internal/kernels"
 )
 
-// assembly is where all members of a group meet on the host: the last one to come makes what all of them get. Members come
+// assembly is where the members of a group in this process meet on the host: the last one to come makes what all of them get,
+// together with other processes if members are there. Members come
 // here only after their kernels have met, so that a member in another call is found out by the kernels.
 type assembly struct {
+	call   int // its number in the group
 	values []any
 	num    int
 	done   chan struct{}
@@ -22,8 +24,8 @@ type assembly struct {
 }
 
 // assemble is a collective on the host. text describes the call; calls with other texts before the first space do not fit.
-// finish is called once, with everyone's values, and its result is everyone's.
-func (c *conn) assemble(ctx context.Context, kind, text string, value any, finish func(values []any) (any, error)) (any, error) {
+// finish is called once in a process, with the values of all its members, and its result is theirs. The rest is nil.
+func (c *conn) assemble(ctx context.Context, kind, text string, value any, finish func(ctx context.Context, call int, values []any) (any, error)) (any, error) {
 	if err := c.meet(ctx, kind, text); err != nil {
 		return nil, err
 	}
@@ -31,18 +33,19 @@ func (c *conn) assemble(ctx context.Context, kind, text string, value any, finis
 	g.mu.Lock()
 	a := g.next
 	if a == nil {
-		a = &assembly{values: make([]any, len(g.members)), done: make(chan struct{})}
+		g.numCalls++
+		a = &assembly{call: g.numCalls, values: make([]any, len(g.members)), done: make(chan struct{})}
 		g.next = a
 	}
 	a.values[c.rank] = value
 	a.num++
-	last := a.num == len(g.members)
+	last := a.num == g.local
 	if last {
 		g.next = nil
 	}
 	g.mu.Unlock()
 	if last {
-		a.result, a.err = finish(a.values)
+		a.result, a.err = finish(ctx, a.call, a.values)
 		close(a.done)
 		return a.result, a.err
 	}

@@ -25,6 +25,11 @@ func (c *conn) Do(s comm.Stream, op *comm.Op) error {
 	if err := c.r.order(st); err != nil {
 		return c.failed(op, err)
 	}
+	if c.g.foreign() {
+		if err := c.reachable(op.Parts); err != nil {
+			return c.invalid(op, err)
+		}
+	}
 	call := c.log.add(op)
 	if op.Kind != comm.Send && op.Kind != comm.Recv {
 		c.calls.Add(1)

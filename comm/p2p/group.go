@@ -1,6 +1,8 @@
 package p2p
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -18,24 +20,41 @@ type group struct {
 	id      uint64
 	members []*rank
 	conns   []*conn
-	shared  uint16        // 1: all members are on one GPU
+	shared  uint16        // kernels.SameGPU, kernels.Foreign
 	expired atomic.Uint64 // members that a host's wait did not see in time
 
-	mu   sync.Mutex
-	next *assembly // of the host halves of Split and AllocSymmetric
+	key   string // the beginning of the group's keys in the store
+	local int    // members of this process
+
+	mu       sync.Mutex
+	next     *assembly // of the host halves of Split and AllocSymmetric
+	numCalls int       // of assemblies
 }
 
 func newGroup(w *world, members []*rank) *group {
-	g := &group{w: w, id: w.numGroups.Add(1), members: members, conns: make([]*conn, len(members)), shared: 1}
-	for _, r := range members {
+	g := &group{w: w, id: w.numGroups.Add(1), members: members, conns: make([]*conn, len(members)), shared: kernels.SameGPU}
+	for i, r := range members {
+		g.conns[i] = &conn{g: g, r: r, rank: i}
+		g.conns[i].log.away = r.away
 		if r.gpu != members[0].gpu {
-			g.shared = 0
+			g.shared &^= kernels.SameGPU
 		}
+		if r.away {
+			g.shared |= kernels.Foreign
+		} else {
+			g.local++
+		}
+	}
+	if g.shared&kernels.Foreign != 0 {
+		g.shared &^= kernels.SameGPU
 	}
 	return g
 }
 
-// conn is one rank's end of a group.
+// foreign reports whether members are in other processes.
+func (g *group) foreign() bool { return g.shared&kernels.Foreign != 0 }
+
+// conn is one rank's end of a group. Of a rank of another process there are its addresses alone, as it sees them.
 type conn struct {
 	g      *group
 	r      *rank
@@ -48,19 +67,67 @@ type conn struct {
 	calls  atomic.Int64 // collectives that were enqueued, for messages about who is missing
 }
 
-// join makes a member's Conn with its tables; connect follows when all members have one.
-func (g *group) join(index int) (*conn, error) {
-	c := &conn{g: g, r: g.members[index], rank: index, args: new(kernels.Args)}
+// table is where a member of a group can be reached, as it sees its memory.
+type table struct {
+	Words, Ctl, Small uintptr
+	Err               string `json:",omitempty"`
+}
+
+// connect opens conns, which are Conns of new groups: conns[i] is the one of g's member i, or nil. It is collective over g; when
+// it returns, every Conn of this process can launch.
+func (g *group) connect(ctx context.Context, name string, conns []*conn) error {
+	mine := make([][]byte, len(conns))
+	for i, c := range conns {
+		if !g.members[i].away {
+			var t table
+			if c != nil {
+				t = c.join()
+			}
+			mine[i] = encode(t)
+		}
+	}
+	all, err := g.exchange(ctx, name, mine)
+	if err != nil {
+		return err
+	}
+	for i, b := range all {
+		var t table
+		if err := json.Unmarshal(b, &t); err != nil {
+			return comm.Errorf(name, g.members[i].index, comm.Internal, "%q: %w", b, err)
+		}
+		if t.Err != "" {
+			return comm.Errorf(name, g.members[i].index, comm.Internal, "%s", t.Err)
+		}
+		if c := conns[i]; c != nil && c.r.away {
+			c.r.words, c.ctl, c.small = t.Words, t.Ctl, t.Small
+		}
+	}
+	for i, c := range conns {
+		if c == nil || c.r.away {
+			continue
+		}
+		if err := c.connect(); err != nil {
+			return comm.Errorf(name, g.members[i].index, comm.Internal, "%w", err)
+		}
+	}
+	return nil
+}
+
+// join takes the memory of a member's Conn.
+func (c *conn) join() (t table) {
 	var err error
+	c.args = new(kernels.Args)
 	c.ctl, err = c.r.zeroed(int(unsafe.Sizeof(kernels.Ctl{})))
 	if err == nil {
-		c.small, err = c.r.zeroed(kernels.SmallBuffer(len(g.members)))
+		c.small, err = c.r.zeroed(kernels.SmallBuffer(len(c.g.members)))
 	}
-	g.conns[index] = c
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	c.r.conns = append(c.r.conns, c)
-	return c, err
+	if err != nil {
+		return table{Err: err.Error()}
+	}
+	return table{Words: c.r.words, Ctl: c.ctl, Small: c.small}
 }
 
 // connect writes the member's tables: where its peers' are.
@@ -75,10 +142,11 @@ func (c *conn) connect() error {
 		Group: c.g.id,
 	}
 	for i, p := range c.g.conns {
-		head.Peers[i], head.Small[i] = uint64(p.ctl), uint64(p.small)
+		shift := c.r.shift(p.r)
+		head.Peers[i], head.Small[i], head.Shift[i] = uint64(p.ctl+shift), uint64(p.small+shift), uint64(shift)
 	}
 	for i, r := range w.ranks {
-		head.World[i] = uint64(r.words)
+		head.World[i] = uint64(r.words + c.r.shift(r))
 	}
 	const bytes = unsafe.Offsetof(head.Done) // the rest is zero already, and peers may be writing to it
 	copy(c.r.bounce.Bytes()[:bytes], unsafe.Slice((*byte)(unsafe.Pointer(&head)), bytes))
@@ -139,10 +207,10 @@ func (g *group) worldRanks(set uint64) (list []int) {
 	return list
 }
 
-// missing is the members that have enqueued fewer collectives than c.
+// missing is the members of this process that have enqueued fewer collectives than c.
 func (c *conn) missing() (set uint64) {
 	for i, p := range c.g.conns {
-		if p.calls.Load() < c.calls.Load() {
+		if !p.r.away && p.calls.Load() < c.calls.Load() {
 			set |= 1 << i
 		}
 	}

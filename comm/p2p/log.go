@@ -14,6 +14,7 @@ const numNotes = 128
 
 // log is what a rank called lately in a group. Peers read it for their messages.
 type log struct {
+	away  bool // the rank is in another process, which alone knows its calls
 	mu    sync.Mutex
 	last  uint32
 	notes [numNotes]note
@@ -69,6 +70,8 @@ func (l *log) describe(id uint32) (label, text string) {
 	defer l.mu.Unlock()
 	n := &l.notes[id%numNotes]
 	switch {
+	case l.away:
+		return fmt.Sprintf("call %d", id), fmt.Sprintf("its call %d (in another process)", id)
 	case n.id != id || id == 0:
 		return fmt.Sprintf("call %d", id), fmt.Sprintf("its call %d, longer ago than the last %d", id, numNotes)
 	case n.split != "":

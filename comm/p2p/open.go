@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/internal/kernels"
+	"github.com/weftgo/weft/symm"
 )
 
 // MaxRanks is the most ranks a world can have.
@@ -27,10 +30,17 @@ const aloneBlocks = 32
 
 // Config says what to open.
 type Config struct {
-	// Devices are the ranks' GPUs, one entry per rank. A device may be named more than once.
+	// Devices are the GPUs of this process's ranks, one entry per rank. A device may be named more than once.
 	Devices []comm.Device
+	// FirstRank and Size are for worlds that span processes: this process holds ranks [FirstRank, FirstRank + len(Devices))
+	// of Size. Size 0 means that all ranks are here.
+	FirstRank, Size int
+	// Store is where the processes of a world meet. It is needed only then.
+	Store rendezvous.Store
+	// Memory is where the ranks of a world that spans processes get their memory. nil means ipc.Memory{}: CUDA IPC.
+	Memory symm.Memory
 	// Workspace is the bytes that each rank takes from its device at once, for comm.Alloc and the driver's own tables. 0
-	// means 64 MiB. When it is used up, the rank takes more.
+	// means 64 MiB. When it is used up, the rank takes more, unless the world spans processes: then this is all it has.
 	Workspace int
 	// Blocks is the blocks of a rank's largest launches. 0 means what fits. On a shared GPU
 	// (ranks - 1) x Blocks + 16 must fit its multiprocessors.
@@ -57,10 +67,10 @@ func (cfg *Config) complete() error {
 	if cfg.Workspace == 0 {
 		cfg.Workspace = 64 << 20
 	}
-	return nil
+	return cfg.completeSpan()
 }
 
-// Open makes a world of ranks in this process. It compiles and loads the kernels, or takes them from the cache. Errors are
+// Open makes a world of ranks in this process, and those of other processes that open the same world. It compiles and loads the kernels, or takes them from the cache. Errors are
 // Unavailable without a driver, a compiler, a device or peer access, and Invalid for ranks that do not fit a shared GPU.
 func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 	if err := cfg.complete(); err != nil {
@@ -68,35 +78,31 @@ func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 	}
 	w := &world{cfg: cfg, dead: make(chan struct{}), gpus: map[int]*gpu{}}
 	if err := w.open(ctx); err != nil {
-		err = errors.Join(err, w.free())
+		err = errors.Join(err, w.giveUp(err))
 		if e := (*comm.Error)(nil); errors.As(err, &e) {
 			return nil, err
 		}
-		return nil, &comm.Error{Op: "open p2p", Peer: comm.NoPeer, Code: codeOf(err), Err: err}
+		return nil, &comm.Error{Op: "open p2p", Rank: cfg.FirstRank, Peer: comm.NoPeer, Code: codeOf(err), Err: err}
 	}
-	members := make([]*rank, len(w.ranks))
-	copy(members, w.ranks)
-	g := newGroup(w, members)
-	comms := make([]*comm.Comm, len(w.ranks))
-	for i, r := range w.ranks {
-		c, err := g.join(i)
-		if err != nil {
-			return nil, &comm.Error{Op: "open p2p", Rank: i, Peer: comm.NoPeer, Code: comm.Internal, Err: errors.Join(err, w.free())}
-		}
-		r.main = c
-	}
-	for i := range w.ranks {
-		if err := w.ranks[i].main.connect(); err != nil {
-			return nil, &comm.Error{Op: "open p2p", Rank: i, Peer: comm.NoPeer, Code: comm.Internal, Err: errors.Join(err, w.free())}
-		}
-		comms[i] = comm.New(w.ranks[i].main, i, len(w.ranks))
+	comms := make([]*comm.Comm, len(w.local))
+	for i, r := range w.local {
+		comms[i] = comm.New(r.main, r.index, len(w.ranks))
 	}
 	return comm.NewWorld(comms), nil
 }
 
+// giveUp ends a world that cannot open: the other processes hear why.
+func (w *world) giveUp(cause error) error {
+	if w.span == nil {
+		return w.free()
+	}
+	w.kill(cause)
+	return errors.Join(w.part(context.Background()), w.free())
+}
+
 // codeOf classes what the packages below say.
 func codeOf(err error) comm.Code {
-	for _, c := range []comm.Code{comm.Unavailable, comm.Invalid, comm.Timeout, comm.Aborted} {
+	for _, c := range []comm.Code{comm.Unavailable, comm.Invalid, comm.Timeout, comm.Remote, comm.Aborted} {
 		if errors.Is(err, c) {
 			return c
 		}
@@ -111,22 +117,29 @@ func (w *world) open(ctx context.Context) error {
 		numRanks[d.Index]++
 	}
 	for index, n := range numRanks {
-		if ctx.Err() != nil {
-			return comm.Errorf("open p2p", 0, comm.Aborted, "%w", context.Cause(ctx))
-		}
 		dev, err := cuda.Open(index)
 		if err != nil {
 			return err
 		}
-		g := &gpu{dev: dev, ranks: n}
-		w.gpus[index] = g
-		if g.blocks, err = fit(w.cfg.Blocks, n, dev.Info().SMs); err != nil {
-			return comm.Errorf("open p2p", 0, comm.Invalid, "cuda:%d: %w", index, err)
-		}
-		if g.aux, err = dev.NewStream(0); err != nil {
+		w.gpus[index] = &gpu{dev: dev, ranks: n}
+	}
+	if w.cfg.spanning() {
+		if err := w.greet(ctx); err != nil {
 			return err
 		}
-		if g.kernels, err = kernels.Load(dev); err != nil {
+	}
+	for index, g := range w.gpus {
+		if ctx.Err() != nil {
+			return comm.Errorf("open p2p", w.cfg.FirstRank, comm.Aborted, "%w", context.Cause(ctx))
+		}
+		var err error
+		if g.blocks, err = fit(w.cfg.Blocks, w.sharing(g), g.dev.Info().SMs); err != nil {
+			return comm.Errorf("open p2p", w.cfg.FirstRank, comm.Invalid, "cuda:%d: %w", index, err)
+		}
+		if g.aux, err = g.dev.NewStream(0); err != nil {
+			return err
+		}
+		if g.kernels, err = kernels.Load(g.dev); err != nil {
 			return err
 		}
 	}
@@ -144,7 +157,30 @@ func (w *world) open(ctx context.Context) error {
 			}
 		}
 	}
-	return w.openRanks()
+	if w.span != nil {
+		if err := w.openHeap(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.openRanks(); err != nil {
+		return err
+	}
+	return w.openGroup(ctx)
+}
+
+// openGroup makes the group of all ranks.
+func (w *world) openGroup(ctx context.Context) error {
+	g := newGroup(w, slices.Clone(w.ranks))
+	if w.span != nil {
+		g.key = w.span.job.Name
+	}
+	if err := g.connect(ctx, "tables", g.conns); err != nil {
+		return err
+	}
+	for _, r := range w.local {
+		r.main = g.conns[r.index]
+	}
+	return nil
 }
 
 // fit returns the blocks of a rank, or why so many ranks cannot wait for each other on one GPU of numSMs multiprocessors.

@@ -24,6 +24,9 @@ func (r *rank) take() (kernels.Record, bool) {
 // timeout returns the record of the wait that this rank's kernels gave up first. Any goroutine may ask once the abort
 // word of the rank has been seen.
 func (r *rank) timeout() (rec kernels.Record, found bool) {
+	if r.records == nil { // it is in another process
+		return rec, false
+	}
 	for i := range r.records {
 		x := &r.records[i]
 		if atomic.LoadUint64(&x.Seq) != 0 && x.Why == kernels.Timeout {
@@ -119,6 +122,9 @@ func (c *conn) aborted(label, text string, rec kernels.Record) error {
 			if g := by.groupOf(first.Group); g != nil {
 				return comm.AbortedError(label, c.r.index, g.explain(first))
 			}
+		}
+		if by.away {
+			w.settle()
 		}
 	}
 	if set := c.g.expired.Load(); set != 0 && set>>c.rank&1 == 0 {

@@ -3,6 +3,7 @@ package p2p
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +13,7 @@ import (
 )
 
 // wish is what a rank asks of a Split.
-type wish struct{ color, key int }
+type wish struct{ Color, Key int }
 
 // Split is collective: the kernels of all members meet, then their goroutines. ctx ends the wait of this rank.
 func (c *conn) Split(ctx context.Context, color, key int) (comm.Conn, int, int, error) {
@@ -29,40 +30,57 @@ func (c *conn) Split(ctx context.Context, color, key int) (comm.Conn, int, int, 
 }
 
 // divide makes the new groups and returns every member's Conn.
-func (g *group) divide(values []any) (any, error) {
-	order := make([]int, len(values))
+func (g *group) divide(ctx context.Context, call int, values []any) (any, error) {
+	mine := make([][]byte, len(values))
+	for i, v := range values {
+		if v != nil {
+			mine[i] = encode(v)
+		}
+	}
+	all, err := g.exchange(ctx, fmt.Sprint(call, "/split"), mine)
+	if err != nil {
+		return nil, err
+	}
+	wishes := make([]wish, len(all))
+	for i, b := range all {
+		if err := json.Unmarshal(b, &wishes[i]); err != nil {
+			return nil, comm.Errorf("split", g.members[i].index, comm.Internal, "%q: %w", b, err)
+		}
+	}
+	conns := make([]*conn, len(wishes))
+	for color, list := range byColor(wishes) {
+		members := make([]*rank, len(list))
+		here := false
+		for k, i := range list {
+			members[k] = g.members[i]
+			here = here || !members[k].away
+		}
+		if !here {
+			continue
+		}
+		sub := newGroup(g.w, members)
+		sub.key = fmt.Sprintf("%s/%d.%d", g.key, call, color)
+		for k, i := range list {
+			conns[i] = sub.conns[k]
+		}
+	}
+	return conns, g.connect(ctx, fmt.Sprint(call, "/tables"), conns)
+}
+
+// byColor lists, for each color from 0 on, who wished it, by key and then by place.
+func byColor(wishes []wish) map[int][]int {
+	order := make([]int, len(wishes))
 	for i := range order {
 		order[i] = i
 	}
-	wishOf := func(i int) wish { return values[i].(wish) }
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(wishOf(i).key, wishOf(j).key) })
-	byColor := map[int][]int{}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(wishes[i].Key, wishes[j].Key) })
+	lists := map[int][]int{}
 	for _, i := range order {
-		if color := wishOf(i).color; color >= 0 {
-			byColor[color] = append(byColor[color], i)
+		if color := wishes[i].Color; color >= 0 {
+			lists[color] = append(lists[color], i)
 		}
 	}
-	conns := make([]*conn, len(values))
-	for _, list := range byColor {
-		members := make([]*rank, len(list))
-		for k, i := range list {
-			members[k] = g.members[i]
-		}
-		sub := newGroup(g.w, members)
-		for k := range members {
-			c, err := sub.join(k)
-			if err != nil {
-				return nil, comm.Errorf("split", members[k].index, comm.Internal, "%w", err)
-			}
-			conns[list[k]] = c
-		}
-		for _, c := range sub.conns {
-			if err := c.connect(); err != nil {
-				return nil, comm.Errorf("split", c.r.index, comm.Internal, "%w", err)
-			}
-		}
-	}
-	return conns, nil
+	return lists
 }
 
 // Close makes this rank leave the group: ranks that wait for it, now or later, get Invalid, naming it. It waits for its own

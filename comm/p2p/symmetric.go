@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -21,47 +22,128 @@ func (c *conn) AllocSymmetric(ctx context.Context, bytes int) (symm.Mapping, err
 		return symm.Mapping{}, err
 	}
 	shared := got.(*symmetric)
-	return symm.Mapping{Base: shared.base, Release: func(context.Context) error { return shared.release() }}, nil
+	base := make([]uintptr, len(shared.base))
+	for i, addr := range shared.base {
+		base[i] = addr + c.r.shift(c.g.members[i])
+	}
+	return symm.Mapping{Base: base, Release: shared.release}, nil
 }
 
 // symmetric is one allocation of all members.
 type symmetric struct {
 	g    *group
-	base []uintptr
-	num  atomic.Int32 // members that have not released it
+	key  string       // counts, in the store, the members that have released it
+	base []uintptr    // as each member sees its own
+	num  atomic.Int32 // members of this process that have not released it
 }
 
-func (g *group) allocate(values []any) (any, error) {
+// grant is what a member got, as it tells the others.
+type grant struct {
+	Bytes int
+	Addr  uintptr
+	Code  comm.Code
+	Err   string `json:",omitempty"`
+}
+
+func (g *group) allocate(ctx context.Context, call int, values []any) (any, error) {
+	g.w.reclaim(ctx)
+	s := &symmetric{g: g, key: fmt.Sprintf("%s/%d/released", g.key, call), base: make([]uintptr, len(values))}
+	mine := make([][]byte, len(values))
 	for i, v := range values {
-		if v != values[0] {
-			return nil, comm.Errorf("symm.alloc", g.members[i].index, comm.Invalid, "ranks disagree: rank %d wants %v bytes, rank %d wants %v",
-				g.members[0].index, values[0], g.members[i].index, v)
+		if v == nil {
+			continue
 		}
-	}
-	s := &symmetric{g: g}
-	for _, r := range g.members {
-		addr, err := r.zeroed(values[0].(int))
-		if err != nil {
-			return nil, &comm.Error{Op: "symm.alloc", Rank: r.index, Peer: comm.NoPeer, Code: codeOf(err), Err: errors.Join(err, s.free())}
+		got := grant{Bytes: v.(int)}
+		var err error
+		if s.base[i], err = g.members[i].zeroed(got.Bytes); err != nil {
+			got.Code, got.Err = codeOf(err), err.Error()
 		}
-		s.base = append(s.base, addr)
+		got.Addr = s.base[i]
+		mine[i] = encode(got)
 	}
-	s.num.Store(int32(len(s.base)))
+	all, err := g.exchange(ctx, fmt.Sprint(call, "/alloc"), mine)
+	if err == nil {
+		err = s.settle(all)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.free())
+	}
+	s.num.Store(int32(g.local))
 	return s, nil
 }
 
-// release gives the memory back when the last member has released it.
-func (s *symmetric) release() error {
+// settle compares what the members asked for and takes what they got.
+func (s *symmetric) settle(all [][]byte) error {
+	members := s.g.members
+	grants := make([]grant, len(all))
+	for i, b := range all {
+		if err := json.Unmarshal(b, &grants[i]); err != nil {
+			return comm.Errorf("symm.alloc", members[i].index, comm.Internal, "%q: %w", b, err)
+		}
+	}
+	for i, got := range grants {
+		if got.Bytes != grants[0].Bytes {
+			return comm.Errorf("symm.alloc", members[i].index, comm.Invalid, "ranks disagree: rank %d wants %v bytes, rank %d wants %v",
+				members[0].index, grants[0].Bytes, members[i].index, got.Bytes)
+		}
+		if got.Err != "" {
+			return comm.Errorf("symm.alloc", members[i].index, got.Code, "%s", got.Err)
+		}
+		s.base[i] = got.Addr
+	}
+	return nil
+}
+
+// release gives the memory back when the last member has released it. Members of other processes are counted in the store,
+// and nobody waits for them: the memory is taken back when a later allocation finds that all have.
+func (s *symmetric) release(ctx context.Context) error {
 	if s.num.Add(-1) > 0 {
 		return nil
 	}
-	return s.free()
+	w := s.g.w
+	if !s.g.foreign() {
+		return s.free()
+	}
+	if w.numOpen.Load() == 0 || !w.alive() { // all memory goes back
+		return nil
+	}
+	sum, err := w.cfg.Store.Add(ctx, s.key, int64(s.g.local))
+	if err != nil {
+		return w.died(err)
+	}
+	if sum == int64(len(s.g.members)) {
+		return s.free()
+	}
+	w.span.mu.Lock()
+	defer w.span.mu.Unlock()
+	w.span.retired = append(w.span.retired, s)
+	return nil
 }
 
+// reclaim takes back what was released here first and has been released everywhere since.
+func (w *world) reclaim(ctx context.Context) {
+	if w.span == nil {
+		return
+	}
+	w.span.mu.Lock()
+	defer w.span.mu.Unlock()
+	kept := w.span.retired[:0]
+	for _, s := range w.span.retired {
+		sum, err := w.cfg.Store.Add(ctx, s.key, 0)
+		if err != nil || sum < int64(len(s.g.members)) || s.free() != nil {
+			kept = append(kept, s)
+		}
+	}
+	w.span.retired = kept
+}
+
+// free gives the pieces of this process's members back to their arenas.
 func (s *symmetric) free() error {
 	var errs []error
 	for i, addr := range s.base {
-		errs = append(errs, s.g.members[i].arena.free(addr))
+		if r := s.g.members[i]; addr != 0 && !r.away {
+			errs = append(errs, r.arena.free(addr))
+		}
 	}
 	s.base = nil
 	return errors.Join(errs...)

@@ -39,7 +39,9 @@ func (g *gpu) aside(fn func(s *cuda.Stream) error) error {
 type world struct {
 	cfg   Config
 	gpus  map[int]*gpu
-	ranks []*rank
+	ranks []*rank // of the whole world; those of other processes are away
+	local []*rank // of this process
+	span  *span   // nil when all ranks are here
 
 	pinned  *cuda.Pinned // the abort word, then every rank's records
 	abort   *uint64      // in pinned memory; kernels look at it now and then
@@ -72,10 +74,11 @@ func (w *world) alive() bool {
 	}
 }
 
-// rank is one rank's streams and memory, shared by its Conns of all groups.
+// rank is one rank's streams and memory, shared by its Conns of all groups. Of a rank that is away there are index and words.
 type rank struct {
 	w     *world
-	index int // in the world
+	index int  // in the world
+	away  bool // in another process
 	gpu   *gpu
 	main  *conn
 
@@ -84,7 +87,7 @@ type rank struct {
 	last    *cuda.Stream // where the latest operation went
 	adopted map[uintptr]*cuda.Stream
 
-	words   uintptr // a kernels.Rank in device memory
+	words   uintptr // a kernels.Rank in device memory, as the rank sees it
 	arena   arena
 	bounce  *cuda.Pinned // for copies between the host and the device
 	records *[kernels.NumRecords]kernels.Record
@@ -117,16 +120,21 @@ func (w *world) openRanks() error {
 	}
 	clear(w.pinned.Bytes())
 	w.abort = (*uint64)(unsafe.Pointer(unsafe.SliceData(w.pinned.Bytes())))
+	w.ranks = make([]*rank, w.cfg.Size)
+	for i := range w.ranks {
+		w.ranks[i] = &rank{w: w, index: i, away: true}
+	}
 	for i, d := range w.cfg.Devices {
-		r := &rank{w: w, index: i, gpu: w.gpus[d.Index], adopted: map[uintptr]*cuda.Stream{}, next: 1}
+		r := &rank{w: w, index: w.cfg.FirstRank + i, gpu: w.gpus[d.Index], adopted: map[uintptr]*cuda.Stream{}, next: 1}
 		at := w.pinned.Bytes()[recordBytes*(i+1):]
 		r.records = (*[kernels.NumRecords]kernels.Record)(unsafe.Pointer(unsafe.SliceData(at)))
-		w.ranks = append(w.ranks, r)
+		w.ranks[r.index] = r
+		w.local = append(w.local, r)
 		if err := r.open(); err != nil {
-			return fmt.Errorf("rank %d on cuda:%d: %w", i, d.Index, err)
+			return fmt.Errorf("rank %d on cuda:%d: %w", r.index, d.Index, err)
 		}
 	}
-	w.numOpen.Store(int32(len(w.ranks)))
+	w.numOpen.Store(int32(len(w.local)))
 	return nil
 }
 
@@ -142,6 +150,9 @@ func (r *rank) open() (err error) {
 	}
 	r.last = r.own
 	r.arena.grow = r.moreMemory
+	if r.w.span != nil {
+		r.arena.grow = r.block
+	}
 	if err := r.arena.more(r.w.cfg.Workspace); err != nil {
 		return err
 	}
@@ -197,10 +208,13 @@ func (w *world) close(ctx context.Context) error {
 	// A finished ctx does not keep memory: weft's kernels end by their deadlines, which this waits for at most.
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Timeout+5*time.Second)
 	defer cancel()
-	for _, r := range w.ranks {
+	for _, r := range w.local {
 		if err := r.own.Wait(limit); err != nil {
 			return comm.Errorf("close", r.index, comm.Internal, "its kernels do not end, so no memory is freed: %w", err)
 		}
+	}
+	if w.span != nil {
+		return errors.Join(w.part(ctx), w.free())
 	}
 	return w.free()
 }
@@ -208,7 +222,7 @@ func (w *world) close(ctx context.Context) error {
 // free gives everything back.
 func (w *world) free() error {
 	var errs []error
-	for _, r := range w.ranks {
+	for _, r := range w.local {
 		errs = append(errs, r.arena.close())
 		if r.bounce != nil {
 			errs = append(errs, r.bounce.Close())
@@ -220,7 +234,7 @@ func (w *world) free() error {
 			errs = append(errs, r.own.Close())
 		}
 	}
-	w.ranks = nil
+	w.ranks, w.local = nil, nil
 	if w.pinned != nil {
 		errs = append(errs, w.pinned.Close())
 		w.pinned = nil

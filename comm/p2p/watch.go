@@ -1,0 +1,89 @@
+package p2p
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weftgo/weft/comm"
+)
+
+// tellTime is how long a dying world tries to tell the other processes.
+const tellTime = 2 * time.Second
+
+// death is why a world died, as one process tells the others.
+type death struct {
+	Op         string
+	Rank, Peer int
+	Code       comm.Code
+	Text       string
+}
+
+// watch lets a world die here when it dies in another process, or when the store loses a process, and tells the others when
+// it dies here.
+func (w *world) watch() {
+	s := w.span
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop, s.done = stop, make(chan struct{})
+	key := s.job.Name + "/dead"
+	go func() {
+		defer close(s.done)
+		dying, cancel := context.WithCancel(ctx)
+		defer cancel()
+		got := make(chan error, 1)
+		go func() {
+			b, err := s.job.Store.Get(dying, key)
+			if err == nil {
+				err = parseDeath(b)
+			} else if e := (*comm.Error)(nil); errors.As(err, &e) && e.Code == comm.Remote {
+				lost := *e
+				lost.Rank = w.cfg.FirstRank
+				err = &lost
+			}
+			got <- err
+		}()
+		select {
+		case err := <-got:
+			if ctx.Err() == nil {
+				w.kill(err)
+			}
+		case <-w.dead:
+			cancel()
+			<-got
+			limit, done := context.WithTimeout(context.Background(), tellTime)
+			defer done()
+			_ = s.job.Store.Set(limit, key, encode(newDeath(w.cause, w.cfg.FirstRank))) // the others have their deadlines too
+		}
+	}()
+}
+
+func newDeath(cause error, rank int) death {
+	d := death{Op: "p2p", Rank: rank, Peer: comm.NoPeer, Code: comm.Aborted, Text: cause.Error()}
+	if e := (*comm.Error)(nil); errors.As(cause, &e) {
+		d.Op, d.Rank, d.Peer, d.Code = e.Op, e.Rank, e.Peer, e.Code
+		if e.Err != nil {
+			d.Text = e.Err.Error()
+		}
+	}
+	return d
+}
+
+func parseDeath(b []byte) error {
+	var d death
+	if err := json.Unmarshal(b, &d); err != nil {
+		return comm.Errorf("p2p", 0, comm.Remote, "another process ended the world with %q: %w", b, err)
+	}
+	return &comm.Error{Op: d.Op, Rank: d.Rank, Peer: d.Peer, Code: d.Code, Err: fmt.Errorf("%s (in another process)", d.Text)}
+}
+
+// settle waits a moment for the reason when another process's kernel has ended the world.
+func (w *world) settle() {
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-w.dead:
+	case <-t.C:
+	}
+}
