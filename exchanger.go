@@ -37,7 +37,7 @@ var exchangers = []struct{ name, strategy string }{
 // An unknown name is an Invalid error that lists the names. A cfg that is wrong, that differs between ranks or that the
 // strategy cannot serve is an Invalid error on every rank.
 func NewExchanger(ctx context.Context, c *comm.Comm, name string, cfg ep.Config) (ep.Exchanger, error) {
-	strategy, err := strategyOf(name)
+	strategy, err := ExchangerStrategy(name)
 	if err != nil {
 		return nil, comm.Errorf("new exchanger", c.WorldRank(), comm.Invalid, "%w", err)
 	}
@@ -58,8 +58,9 @@ func NewExchanger(ctx context.Context, c *comm.Comm, name string, cfg ep.Config)
 	return x, nil
 }
 
-// strategyOf resolves a name to "agrs", "alltoall" or "auto".
-func strategyOf(name string) (string, error) {
+// ExchangerStrategy resolves a name that [NewExchanger] accepts to "agrs", "alltoall" or "auto". The error of an unknown name lists
+// the known ones.
+func ExchangerStrategy(name string) (string, error) {
 	plain := strings.ReplaceAll(strings.ToLower(name), "-", "_")
 	var known []string
 	for _, e := range exchangers {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weftgo/weft"
 	"github.com/weftgo/weft/examples/internal/checkpoint"
 	"github.com/weftgo/weft/examples/internal/deploy"
 	"github.com/weftgo/weft/examples/internal/engine"
 	"github.com/weftgo/weft/examples/internal/layout"
+	"github.com/weftgo/weft/examples/internal/model"
 	"github.com/weftgo/weft/moe"
 )
 
@@ -45,28 +47,24 @@ type flags struct {
 	LogLevel     string        `name:"log-level" help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 }
 
-// backends are the names of --all2all-backend, vLLM's among them.
-var backends = map[string]string{
-	"auto": "alltoall", "agrs": "agrs", "alltoall": "alltoall",
-	"allgather_reducescatter": "agrs", "naive": "agrs",
-	"pplx": "alltoall", "deepep_high_throughput": "alltoall", "deepep_low_latency": "alltoall", "flashinfer_all2allv": "alltoall",
-	"alltoall-throughput": "alltoall", "alltoall-lowlatency": "alltoall",
-}
-
-// layout reads the flags that say how the model is spread.
-func (f *flags) layout() (layout.Layout, error) {
+// layout reads the flags that say how the model is spread. The names of exchangers are weft.NewExchanger's.
+func (f *flags) layout(m *checkpoint.Config) (layout.Layout, error) {
 	l := layout.Layout{Parallel: moe.Parallel{TP: f.TP, DP: f.DP, EP: f.EP}}
 	if f.TP < 1 || f.DP < 1 {
 		return l, fmt.Errorf("--tensor-parallel-size %d, --data-parallel-size %d: each must be at least 1", f.TP, f.DP)
 	}
-	backend, ok := backends[f.Backend]
+	strategy, err := weft.ExchangerStrategy(f.Backend)
 	switch {
-	case !ok:
-		return l, fmt.Errorf("--all2all-backend %q; use agrs, alltoall or auto", f.Backend)
-	case l.UseExchange():
-		l.Backend = backend
-	case f.Backend != "auto":
+	case err != nil:
+		return l, fmt.Errorf("--all2all-backend: %w", err)
+	case !l.UseExchange() && strategy != "auto":
 		return l, fmt.Errorf("--all2all-backend %s has no use: tokens are exchanged only with --data-parallel-size > 1 and --enable-expert-parallel", f.Backend)
+	case !l.UseExchange():
+	case strategy == "auto" && m.NumExperts > 0:
+		parts := model.Config{Parallel: l.Parallel, MaxBatchedTokens: max(1, f.MaxBatchedTokens/f.DP)}
+		l.Backend = weft.ChooseExchanger(l.Size(), parts.Exchange(m))
+	case strategy != "auto":
+		l.Backend = strategy
 	}
 	return layout.Parse(l.String())
 }

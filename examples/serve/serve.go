@@ -26,10 +26,6 @@ func (f *flags) serve(ctx context.Context, out, errOut io.Writer) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	l, err := f.layout()
-	if err != nil {
-		return err
-	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.LogLevel)); err != nil {
 		return err
@@ -40,6 +36,10 @@ func (f *flags) serve(ctx context.Context, out, errOut io.Writer) error {
 		return err
 	}
 	defer folder.Close()
+	l, err := f.layout(folder.Config)
+	if err != nil {
+		return err
+	}
 	available := int64(f.MaxMemory * (1 << 30))
 	if available == 0 {
 		available = availableMemory() / 10 * 9

@@ -144,7 +144,7 @@ func TestMemory(t *testing.T) {
 	try := func(f flags, available int64) (deploy.Config, error) {
 		f.Backend, f.Policy = "auto", "round-robin"
 		f.TP, f.MaxSeqs, f.BlockSize = 1, 64, 64
-		l, err := f.layout()
+		l, err := f.layout(folder.Config)
 		require.NoError(t, err)
 		return f.deployment(l, folder.Config, available)
 	}
@@ -171,4 +171,25 @@ func TestMemory(t *testing.T) {
 	require.ErrorContains(t, err, "nothing fits")
 	_, err = try(flags{DP: 1, MaxBatchedTokens: 64}, 0)
 	require.NoError(t, err, "no limit is known")
+}
+
+// Every name that weft.NewExchanger takes is one of --all2all-backend and means the same there; auto is its rule.
+func TestBackends(t *testing.T) {
+	folder, err := openModel("")
+	require.NoError(t, err)
+	defer folder.Close()
+	for name, want := range map[string]string{
+		"agrs": "agrs", "allgather_reducescatter": "agrs", "naive": "agrs", "alltoall": "alltoall", "pplx": "alltoall", "deepep_low_latency": "alltoall",
+		"deepep-high-throughput": "alltoall", "flashinfer_nvlink_one_sided": "alltoall", "mori": "alltoall", "nixl_ep": "alltoall", "auto": "alltoall",
+	} {
+		f := flags{DP: 8, TP: 1, EP: true, Backend: name, MaxBatchedTokens: 4096}
+		l, err := f.layout(folder.Config)
+		require.NoError(t, err, name)
+		require.Equal(t, want, l.Backend, name)
+	}
+	// Two ranks own half of the experts each, so a token of top 4 visits nearly always both.
+	f := flags{DP: 2, TP: 1, EP: true, Backend: "auto", MaxBatchedTokens: 4096}
+	l, err := f.layout(folder.Config)
+	require.NoError(t, err)
+	require.Equal(t, "agrs", l.Backend)
 }

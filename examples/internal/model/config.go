@@ -1,6 +1,8 @@
 package model
 
 import (
+	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/examples/internal/checkpoint"
 	"github.com/weftgo/weft/moe"
 	"github.com/weftgo/weft/trace"
 )
@@ -21,6 +23,11 @@ type Config struct {
 	RankInvariant    bool         // alltoall only: MoE layers give the same bits for every number of ranks
 	MaxBytes         int64        // the most memory that one rank may need by Memory; 0 means no limit
 	Lane             *trace.Lane  // where this rank's spans go; nil records nothing
+}
+
+// Exchange returns what an exchanger of this model's MoE layers is made of.
+func (c Config) Exchange(m *checkpoint.Config) ep.Config {
+	return c.withDefaults().moeConfig(m).Exchange()
 }
 
 // withDefaults fills in zero fields.
