@@ -11,6 +11,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/local"
 	"github.com/weftgo/weft/comm/p2p"
+	"github.com/weftgo/weft/comm/staged"
 )
 
 // Config says which world to open. The zero value is one rank on the CPU.
@@ -20,7 +21,9 @@ type Config struct {
 	// Devices is where they run: "cpu", which "" means too; ranks are not cores, eight run on any machine. Or GPUs, one for
 	// each rank: "cuda:0-7", "cuda:0,2", or "cuda:0x8" for eight ranks that share GPU 0.
 	Devices string
-	// Driver is the name of the driver: "local" on the CPU, "p2p" on GPUs, which "" means too.
+	// Driver is the name of the driver: "local" on the CPU, "p2p" on GPUs, which "" means too. "staged" (or "staged:p2p") is
+	// for programs that compute on the host: ranks have Go memory, and only their collectives run on the GPUs that Devices
+	// names; see package comm/staged.
 	Driver string
 	// Timeout is the longest a rank waits for another before the world is declared dead. 0 means 60 s.
 	Timeout time.Duration
@@ -61,17 +64,31 @@ func openGPU(ctx context.Context, cfg Config, list string) (*comm.World, error) 
 	if err != nil {
 		return nil, comm.Errorf("open", 0, comm.Invalid, "devices %q: %w", cfg.Devices, err)
 	}
-	switch cfg.Driver {
+	name, isStaged := strings.CutPrefix(cfg.Driver+":", "staged:") // "staged", "staged:p2p", or a driver alone
+	switch strings.TrimSuffix(name, ":") {
 	case "", "p2p":
-		return p2p.Open(ctx, p2p.Config{Devices: devices, Timeout: cfg.Timeout})
+		world, err := p2p.Open(ctx, p2p.Config{Devices: devices, Timeout: cfg.Timeout})
+		if err != nil || !isStaged {
+			return world, err
+		}
+		return stage(ctx, world)
 	}
 	return nil, noDriver(cfg, "p2p")
+}
+
+// stage keeps the ranks of a GPU world on the host.
+func stage(ctx context.Context, world *comm.World) (*comm.World, error) {
+	host, err := staged.Open(world, staged.Config{})
+	if err != nil {
+		return nil, errors.Join(err, world.Close(ctx))
+	}
+	return host, nil
 }
 
 // noDriver says why the driver of that name cannot be had.
 func noDriver(cfg Config, use string) error {
 	switch cfg.Driver {
-	case "local", "p2p", "nccl", "nvls", "nvshmem":
+	case "local", "p2p", "staged", "nccl", "nvls", "nvshmem":
 		return comm.Errorf("open", 0, comm.Unavailable, `driver %q: this build has %q only for devices %q`, cfg.Driver, use, cfg.Devices)
 	}
 	return comm.Errorf("open", 0, comm.Invalid, `driver %q: use %q`, cfg.Driver, use)

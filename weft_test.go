@@ -41,6 +41,9 @@ func TestOpenRefuses(t *testing.T) {
 		{Config{Devices: "cuda:0x0"}, comm.Invalid, `"0x0" is no GPU`},
 		{Config{Devices: "cuda:0x8", Driver: "nvls"}, comm.Unavailable, `"p2p" only`},
 		{Config{Devices: "cuda:0", Driver: "smoke"}, comm.Invalid, `use "p2p"`},
+		{Config{Devices: "cuda:0", Driver: "staged:smoke"}, comm.Invalid, `use "p2p"`},
+		{Config{Devices: "cuda:0", Driver: "p2p:staged"}, comm.Invalid, `use "p2p"`},
+		{Config{Devices: "cpu", Driver: "staged"}, comm.Unavailable, `"local" only for devices "cpu"`},
 		{Config{Driver: "nccl"}, comm.Unavailable, `driver "nccl"`},
 		{Config{Devices: "tpu"}, comm.Invalid, `devices "tpu": use "cpu", or GPUs`},
 		{Config{Devices: "cpu:3"}, comm.Invalid, "the CPU is one device"},
@@ -84,6 +87,24 @@ func TestOpenGPU(t *testing.T) {
 		require.NoError(tb, c.Wait(ctx, comm.Stream{}))
 	})
 	require.NoError(t, w.Close(t.Context()))
+}
+
+// TestOpenStaged keeps the ranks on the host.
+func TestOpenStaged(t *testing.T) {
+	for _, driver := range []string{"staged", "staged:p2p"} {
+		w, err := Open(t.Context(), Config{Devices: "cuda:0x2", Driver: driver})
+		if errors.Is(err, comm.Unavailable) {
+			gputest.Skip(t, "this test needs a GPU: "+err.Error())
+		}
+		require.NoError(t, err)
+		commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
+			require.Equal(tb, "cpu:0", c.Device().String())
+			x := []float32{1}
+			require.NoError(tb, c.AllReduce(comm.Stream{}, comm.Of(x, 1), comm.Of(x, 1), comm.Sum))
+			require.Equal(tb, float32(2), x[0])
+		})
+		require.NoError(t, w.Close(t.Context()))
+	}
 }
 
 // Four ranks add their vectors; each gets the sum.

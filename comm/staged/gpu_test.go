@@ -1,0 +1,63 @@
+package staged_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/comm/commtest"
+	"github.com/weftgo/weft/comm/p2p"
+	"github.com/weftgo/weft/comm/staged"
+	"github.com/weftgo/weft/internal/gputest"
+)
+
+// TestGPU runs the conformance suite with the collectives on a GPU that all ranks share.
+func TestGPU(t *testing.T) {
+	d := gputest.Device(t)
+	before := d.Alive()
+	for name, cfg := range map[string]staged.Config{"whole": {}, "cut": {Workspace: 2 << 10}} {
+		t.Run(name, func(t *testing.T) {
+			open := func(t testing.TB, ranks int, timeout time.Duration) *comm.World {
+				devices := make([]comm.Device, ranks)
+				for i := range devices {
+					devices[i].Kind = comm.CUDA
+				}
+				below, err := p2p.Open(t.Context(), p2p.Config{Devices: devices, Timeout: timeout})
+				require.NoError(t, err)
+				w, err := staged.Open(below, cfg)
+				require.NoError(t, err)
+				return w
+			}
+			commtest.TestDriver(t, func(t testing.TB, ranks int) *comm.World { return open(t, ranks, 20*time.Second) },
+				commtest.Complete(), commtest.Timeouts(open), commtest.Sizes([]int{1, 3, 8}, []int{16}))
+		})
+	}
+	require.Equal(t, before, d.Alive(), "allocations of the device")
+}
+
+// TestHostBuffers is what staging is for: ranks with Go memory, an operation on the GPU.
+func TestHostBuffers(t *testing.T) {
+	gputest.Device(t)
+	below, err := p2p.Open(t.Context(), p2p.Config{Devices: []comm.Device{{Kind: comm.CUDA}, {Kind: comm.CUDA}}})
+	require.NoError(t, err)
+	w, err := staged.Open(below, staged.Config{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, w.Close(context.Background())) }()
+	commtest.Run(t, w, func(_ context.Context, tb testing.TB, c *comm.Comm) {
+		x := []float32{1, float32(c.Rank())}
+		for range 3 {
+			require.NoError(tb, c.AllReduce(comm.Stream{}, comm.Of(x, 2), comm.Of(x, 2), comm.Sum))
+		}
+		require.Equal(tb, []float32{8, 4}, x)
+		require.Equal(tb, "cpu:0", c.Device().String())
+		allocs := testing.AllocsPerRun(20, func() {
+			if err := c.AllReduce(comm.Stream{}, comm.Of(x, 2), comm.Of(x, 2), comm.Max); err != nil {
+				tb.Error(err)
+			}
+		})
+		tb.Logf("%.1f allocations a call", allocs)
+	})
+}
