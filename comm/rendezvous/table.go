@@ -151,8 +151,9 @@ func (t *table) get(key string, w *waiter) error {
 		w.finish([][]byte{bytes.Clone(v)})
 		return nil
 	}
-	w.key = key
-	t.gets[key] = append(t.gets[key], w)
+	if w.key = key; !w.over {
+		t.gets[key] = append(t.gets[key], w)
+	}
 	return nil
 }
 
@@ -188,7 +189,9 @@ func (t *table) gather(name string, rank, size int, mine []byte, w *waiter) erro
 	t.bytes += len(mine) + entryBytes
 	r.values[rank], r.here[rank] = append([]byte{}, mine...), true
 	w.key, w.round = name, r
-	r.waiters = append(r.waiters, w)
+	if !w.over {
+		r.waiters = append(r.waiters, w)
+	}
 	if r.missing--; r.missing > 0 {
 		return nil
 	}
