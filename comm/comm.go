@@ -2,11 +2,7 @@ package comm
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync/atomic"
-
-	"github.com/weftgo/weft/internal/clock"
 )
 
 // Comm is one rank's handle in a group of ranks. One goroutine uses it at a time; Abort and Stats may come from any.
@@ -23,6 +19,8 @@ type Comm struct {
 	counters   counters
 	op         Op     // reused by the methods below: no allocation a call
 	parts      []Part // Parts of op, copied so that a caller's variadic slice stays on its stack
+	shapes     [NumOpKinds]shape
+	numShapes  uint64
 }
 
 // New makes the handle of one rank over a driver's Conn. Drivers call it; users call a driver's Open or weft.Open.
@@ -135,48 +133,6 @@ func (c *Comm) next(k OpKind, r ReduceOp, peer int) *Op {
 	op := &c.op
 	op.Kind, op.Reduce, op.Peer, op.Parts = k, r, peer, c.parts
 	return op
-}
-
-// Do runs one operation: all of the methods above are this. It validates op, numbers it, tells the tracer, hands it to
-// the driver and counts what the driver reports. An invalid call fails at once and on this rank only; ranks that are in
-// the operation learn of it when the world is aborted (World.Run does that) or at their timeout.
-func (c *Comm) Do(s Stream, op *Op) error {
-	c.seq++
-	op.Seq = c.seq
-	op.Stats = OpStats{}
-	if w := c.world.Load(); w != nil {
-		if cause := w.Err(); cause != nil {
-			return c.dead(op.Label(), cause)
-		}
-	}
-	if err := op.validate(c); err != nil {
-		return &Error{Op: op.Label(), Rank: c.worldRank, Peer: NoPeer, Code: Invalid, Err: err}
-	}
-	if c.tracer != nil {
-		c.tracer.Begin(c.worldRank, op)
-	}
-	start := clock.Read()
-	err := c.conn.Do(s, op)
-	c.counters.add(op, max(start.Elapsed(), op.Stats.Wait)) // a driver may measure a long wait by another clock
-	if c.tracer != nil {
-		c.tracer.End(c.worldRank, op, err)
-	}
-	if err != nil {
-		c.failed(err)
-	}
-	return err
-}
-
-// dead is the error of every call on a dead world.
-func (c *Comm) dead(op string, cause error) error {
-	return AbortedError(op, c.worldRank, fmt.Errorf("the world is dead: %w", cause))
-}
-
-// failed kills the world after an error that leaves ranks out of step.
-func (c *Comm) failed(err error) {
-	if errors.Is(err, Timeout) || errors.Is(err, Remote) {
-		c.Abort(err)
-	}
 }
 
 // Split is collective: ranks of one color form a new group, ordered by key, then by rank. A negative color joins none and

@@ -19,6 +19,7 @@ type World struct {
 	done  chan struct{}
 	once  sync.Once
 	busy  atomic.Bool // in Run
+	dead  atomic.Bool // done is closed: what every call looks at
 	mu    sync.Mutex
 	err   error
 }
@@ -69,6 +70,7 @@ func (w *World) Abort(cause error) {
 		w.err = cause
 		w.mu.Unlock()
 		close(w.done)
+		w.dead.Store(true)
 		for _, c := range w.local {
 			c.conn.Abort(cause)
 		}

@@ -99,3 +99,40 @@ func BenchmarkReduce(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSmall times calls of few bytes, where the meeting is nearly all. One rank shows what a call costs without waiting.
+func BenchmarkSmall(b *testing.B) {
+	for _, kind := range []comm.OpKind{comm.AllReduce, comm.ReduceScatterV, comm.AllGatherV, comm.AllToAllV} {
+		for _, ranks := range []int{1, 2} {
+			for _, bytes := range []int{8, 512, 1024, 2048, 4096} {
+				b.Run(fmt.Sprintf("%v/%dranks/%dB", kind, ranks, bytes), func(b *testing.B) {
+					onAll(b, ranks, func(c *comm.Comm) func() error { return narrow8(c, kind, bytes) })
+				})
+			}
+		}
+	}
+}
+
+// narrow8 is a call whose largest buffer has that many bytes in rows of one float.
+func narrow8(c *comm.Comm, kind comm.OpKind, bytes int) func() error {
+	rows := bytes / 4
+	counts := make([]int, c.Size())
+	for i := range counts {
+		counts[i] = rows / c.Size()
+	}
+	n := comm.Host(counts)
+	whole, other := comm.Of(make([]float32, rows), 1), comm.Of(make([]float32, rows), 1)
+	own := comm.Of(make([]float32, rows/c.Size()), 1)
+	switch kind {
+	case comm.AllToAllV:
+		return func() error { return c.AllToAllV(comm.Stream{}, n, n, comm.Part{Dst: other, Src: whole}) }
+	case comm.AllReduce:
+		return func() error { return c.AllReduce(comm.Stream{}, other, whole, comm.Sum) }
+	case comm.AllGatherV:
+		return func() error { return c.AllGatherV(comm.Stream{}, n, comm.Part{Dst: whole, Src: own}) }
+	default:
+		return func() error {
+			return c.ReduceScatterV(comm.Stream{}, n, comm.Sum, comm.Part{Dst: own, Src: whole})
+		}
+	}
+}

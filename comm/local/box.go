@@ -1,6 +1,7 @@
 package local
 
 import (
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/weftgo/weft/comm"
@@ -15,12 +16,13 @@ import (
 //
 // A rank may use a box only as all do: packed if all are packed, direct if all are direct or packed.
 type box struct {
+	call      atomic.Uint64 // number of the call it is of, stored last; 0 if the rank took back that it had come
 	signature uint64
 	state     uint32
 	src, dst  unsafe.Pointer
 	srcBytes  int
 	dstBytes  int
-	_         [16]byte
+	_         [8]byte
 	payload   [payloadBytes]byte // from 64 on; of alltoallv the counts come first
 }
 
@@ -36,8 +38,9 @@ const payloadBytes = 960
 
 // boxes are the two boxes of a seat. The runtime puts eight bytes before an object of this size: each box begins at a cache line.
 type boxes struct {
-	_ [56]byte
-	b [2]box
+	_    [56]byte
+	b    [2]box
+	done word
 }
 
 // maxBoxed is the most ranks whose counts an alltoallv carries in the box.

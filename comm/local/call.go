@@ -14,6 +14,7 @@ type call struct {
 	own        []int // memory for counts that were on the device
 	signature  uint64
 	pos, size  int  // whose call it is, and of how many
+	turn       int  // which of its seat's calls it is
 	box        *box // nil if the meeting is led
 
 	split      bool // a Split; op is the empty one

@@ -69,6 +69,7 @@ type conn struct {
 	g      *group
 	rank   int // in the group
 	closed atomic.Bool
+	kinds  [comm.NumOpKinds]prepared // the last call of each kind
 }
 
 // Device returns cpu:0.
@@ -100,6 +101,9 @@ func (c *conn) Do(_ comm.Stream, op *comm.Op) error {
 	}
 	if c.closed.Load() {
 		return comm.Errorf(op.Label(), m.seats[pos].rank, comm.Invalid, "the comm is closed")
+	}
+	if op.Shape != 0 && !m.led {
+		return m.quick(&c.kinds[op.Kind], pos, op)
 	}
 	s := &m.seats[pos]
 	call := &s.calls[s.turn]

@@ -2,6 +2,7 @@ package local
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weftgo/weft/comm"
@@ -47,7 +48,8 @@ func Open(cfg Config) (*comm.World, error) {
 type life struct {
 	once  sync.Once
 	dead  chan struct{}
-	cause error // set before dead is closed
+	cause error       // set before dead is closed
+	over  atomic.Bool // dead is closed, for a look that costs nothing
 }
 
 // kill ends the world; only the first cause counts.
@@ -55,15 +57,9 @@ func (l *life) kill(cause error) {
 	l.once.Do(func() {
 		l.cause = cause
 		close(l.dead)
+		l.over.Store(true)
 	})
 }
 
 // alive reports whether nobody killed the world yet.
-func (l *life) alive() bool {
-	select {
-	case <-l.dead:
-		return false
-	default:
-		return true
-	}
-}
+func (l *life) alive() bool { return !l.over.Load() }

@@ -11,38 +11,73 @@ import (
 // run takes a published call through both meetings.
 func (m *meeting) run(ctx context.Context, pos int, call *call, stats *comm.OpStats) error {
 	s := &m.seats[pos]
-	if !m.life.alive() {
-		return comm.AbortedError(call.label(), s.rank, fmt.Errorf("the world is dead: %w", m.life.cause))
+	if err := m.dead(s, call); err != nil {
+		return err
 	}
 	turn := s.turn
-	g, last := m.arrive(pos)
-	if m.led && last {
-		m.lead(turn, pos, &s.job)
-		m.release(pos)
-	} else if !last && !m.soon(s, g) {
-		var err error
-		if stats.Wait, err = m.await(ctx, pos, g, call); err != nil {
+	if m.led {
+		g, last := m.arrive(pos)
+		if last {
+			m.lead(turn, pos, &s.job)
+			m.release(pos)
+		} else if err := m.meet(ctx, pos, &g, call, stats); err != nil {
 			return err
 		}
-	}
-	s.turn ^= 1
-	if m.led {
+		s.entered()
 		return m.follow(turn, pos, call, stats)
 	}
-	var fault *fault
+	g := m.come(s)
+	if err := m.meet(ctx, pos, &g, call, stats); err != nil {
+		return err
+	}
+	s.entered()
 	state := m.agreed(turn, call)
 	if state == opaque {
-		fault = m.compare(turn, &s.plan)
-	} else {
-		call.layout(&s.plan)
+		return m.runOpaque(turn, pos, call, stats)
 	}
+	call.layout(&s.plan)
+	stats.SentBytes = m.sentBytes(turn, pos, &s.plan)
+	if state == packed {
+		m.unpack(turn, pos)
+		return nil
+	}
+	return m.runDirect(turn, pos, call, &s.plan, stats)
+}
+
+// dead is the error of a call on a dead world; nil while it lives.
+func (m *meeting) dead(s *seat, call *call) error {
+	if m.life.alive() {
+		return nil
+	}
+	return comm.AbortedError(call.label(), s.rank, fmt.Errorf("the world is dead: %w", m.life.cause))
+}
+
+// meet waits until all have come.
+func (m *meeting) meet(ctx context.Context, pos int, g *gate, call *call, stats *comm.OpStats) (err error) {
+	if !m.soon(&m.seats[pos], g) {
+		stats.Wait, err = m.await(ctx, pos, g, call)
+	}
+	return err
+}
+
+// runDirect does a call whose boxes have the addresses, once all have come.
+func (m *meeting) runDirect(turn, pos int, call *call, p *plan, stats *comm.OpStats) error {
+	s := &m.seats[pos]
+	m.share(turn, pos, p, direct, &s.job)
+	stats.Wait += m.finish(pos)
+	if f := m.breakage(pos); f != nil {
+		return f.of(s.rank, call)
+	}
+	return nil
+}
+
+// runOpaque does a call that the boxes do not tell enough of, or whose ranks disagree, once all have come.
+func (m *meeting) runOpaque(turn, pos int, call *call, stats *comm.OpStats) error {
+	s := &m.seats[pos]
+	fault := m.compare(turn, &s.plan)
 	if fault == nil {
 		stats.SentBytes = m.sentBytes(turn, pos, &s.plan)
-		if state == packed {
-			m.unpack(turn, pos)
-			return nil
-		}
-		m.share(turn, pos, &s.plan, state, &s.job)
+		m.share(turn, pos, &s.plan, opaque, &s.job)
 	}
 	stats.Wait += m.finish(pos) // also after a fault: others may be reading this rank's call
 	if fault == nil {
@@ -96,8 +131,7 @@ func (m *meeting) lead(turn, pos int, j *job) {
 func (m *meeting) share(turn, pos int, p *plan, state uint32, j *job) {
 	defer func() {
 		if p := recover(); p != nil {
-			// The round that follows, in which everyone looks.
-			m.broken.Store(&breakage{round: m.seats[pos].round + 1, fault: m.panicked(pos, p)})
+			m.broken.Store(&breakage{call: m.seats[pos].call, fault: m.panicked(pos, p)})
 		}
 	}()
 	if state == direct {
@@ -114,7 +148,7 @@ func (m *meeting) panicked(pos int, p any) *fault {
 
 // breakage returns the panic of a share in the call that the seat has just finished.
 func (m *meeting) breakage(pos int) *fault {
-	if b := m.broken.Load(); b != nil && b.round == m.seats[pos].round {
+	if b := m.broken.Load(); b != nil && b.call == m.seats[pos].call {
 		return b.fault
 	}
 	return nil

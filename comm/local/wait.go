@@ -16,7 +16,7 @@ import (
 // await is the first meeting: it waits until the gate opens, the world is dead, a rank that is needed has closed, the
 // timeout is over or ctx ends. Unless all have come, the seat leaves the round again, so that the round
 // cannot start without it and nobody will touch its buffers.
-func (m *meeting) await(ctx context.Context, pos int, g gate, call *call) (time.Duration, error) {
+func (m *meeting) await(ctx context.Context, pos int, g *gate, call *call) (time.Duration, error) {
 	begin := clock.Read()
 	if m.glance(&m.seats[pos], g) {
 		return begin.Elapsed(), nil
@@ -52,12 +52,6 @@ func (m *meeting) await(ctx context.Context, pos int, g gate, call *call) (time.
 	return glanced + time.Since(start), nil
 }
 
-// have returns the seats that have come to the round that the seat at pos waits in.
-func (m *meeting) have(pos int) uint64 {
-	round := m.seats[pos].round - 1
-	return m.present(round, m.entry(round).word.Load())
-}
-
 // arm makes sure that a token comes within d. A timer that is set already comes earlier: its token makes the owner look
 // at the clock and arm again. So a wait costs no timer operation as long as waits are shorter than the timeout.
 func (s *seat) arm(d time.Duration) {
@@ -79,23 +73,18 @@ func (s *seat) arm(d time.Duration) {
 func (m *meeting) leave(ctx context.Context, pos int, call *call, waited time.Duration) (committed bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, bit := &m.seats[pos], uint64(1)<<pos
-	g := m.entry(s.round - 1)
-	for {
-		v := g.word.Load()
-		if v == g.target { // it stays so until this seat comes to a later round
-			return true, nil
-		}
-		if err = m.reason(ctx, pos, call, waited, m.present(s.round-1, v)); err == nil {
-			return false, nil
-		}
-		if g.word.CompareAndSwap(v, v^bit) {
-			break
-		}
+	arrived := m.have(pos)
+	if arrived == m.full {
+		return true, nil
 	}
-	s.round--
+	if err = m.reason(ctx, pos, call, waited, arrived); err == nil {
+		return false, nil
+	}
+	if m.retract(pos) {
+		return true, nil
+	}
 	if m.expired != 0 || !m.life.alive() {
-		m.gone |= bit
+		m.gone |= 1 << pos
 	}
 	return false, err
 }
