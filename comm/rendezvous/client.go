@@ -37,6 +37,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	waiting map[uint64]chan answer
+	cause   *comm.Error   // of this process's own Abort, which comes before what the store says
 	err     *comm.Error   // why the job is dead
 	dead    chan struct{} // closed when err is set
 	gone    chan struct{} // closed by Leave
@@ -269,6 +270,9 @@ func (c *Client) die(e *comm.Error) {
 	if c.err != nil || c.left {
 		return
 	}
+	if c.cause != nil {
+		e = c.cause
+	}
 	e.Op, e.Rank = "store", c.job.Rank
 	c.err = e
 	close(c.dead)
@@ -280,9 +284,13 @@ func (c *Client) Abort(ctx context.Context, cause error) error {
 	if cause == nil {
 		cause = errors.New("aborted without a cause")
 	}
+	own := &comm.Error{Peer: c.self.peer(), Code: comm.Aborted, Err: fmt.Errorf("this process failed: %w", cause)}
+	c.mu.Lock()
+	c.cause = own
+	c.mu.Unlock()
 	text := cause.Error()
 	_, err := c.call(ctx, kindAbort, "abort", &request{value: []byte(text[:min(len(text), maxText)])})
-	c.die(&comm.Error{Peer: c.self.peer(), Code: comm.Aborted, Err: fmt.Errorf("this process failed: %w", cause)})
+	c.die(own)
 	return err
 }
 

@@ -10,12 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/weftgo/weft/comm"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // plain hides the optional powers of a store.
 type plain struct{ Store }
