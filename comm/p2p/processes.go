@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/internal/kernels"
 	"github.com/weftgo/weft/symm"
 	"github.com/weftgo/weft/symm/ipc"
@@ -52,6 +53,7 @@ type hello struct {
 	Kernels          uint64 // hash of the source
 	Nonce            string // of rank 0 counts: it names the world in the store
 	PID              int
+	Process          int // its number in the store's job; -1 when the store does not say
 }
 
 // spanning reports whether ranks are in other processes.
@@ -79,7 +81,10 @@ func (w *world) greet(ctx context.Context) error {
 	s := &span{job: symm.Job{Name: "p2p", Store: cfg.Store, First: cfg.FirstRank, Size: cfg.Size, Devices: cfg.Devices}}
 	mine := make([][]byte, len(cfg.Devices))
 	h := hello{First: cfg.FirstRank, Num: len(cfg.Devices), Size: cfg.Size, Workspace: cfg.Workspace, Timeout: int64(cfg.Timeout),
-		Kernels: sourceHash(), Nonce: rand.Text(), PID: os.Getpid()}
+		Kernels: sourceHash(), Nonce: rand.Text(), PID: os.Getpid(), Process: -1}
+	if s, ok := cfg.Store.(interface{ Job() rendezvous.Job }); ok {
+		h.Process = s.Job().Rank
+	}
 	for i, d := range cfg.Devices {
 		h.Device = w.gpus[d.Index].dev.Info().UUID
 		mine[i] = encode(h)

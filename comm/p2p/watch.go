@@ -35,14 +35,13 @@ func (w *world) watch() {
 		got := make(chan error, 1)
 		go func() {
 			b, err := s.job.Store.Get(dying, key)
+			for errors.Is(err, comm.Timeout) && dying.Err() == nil { // a store may bound its waits
+				b, err = s.job.Store.Get(dying, key)
+			}
 			if err == nil {
 				err = parseDeath(b)
-			} else if e := (*comm.Error)(nil); errors.As(err, &e) && e.Code == comm.Remote {
-				lost := *e
-				lost.Rank = w.cfg.FirstRank
-				err = &lost
 			}
-			got <- err
+			got <- w.blame(err)
 		}()
 		select {
 		case err := <-got:
@@ -57,6 +56,22 @@ func (w *world) watch() {
 			_ = s.job.Store.Set(limit, key, encode(newDeath(w.cause, w.cfg.FirstRank))) // the others have their deadlines too
 		}
 	}()
+}
+
+// blame turns the process that a store's error names into its first rank.
+func (w *world) blame(err error) error {
+	e := (*comm.Error)(nil)
+	if !errors.As(err, &e) || e.Code != comm.Remote {
+		return err
+	}
+	lost := comm.Error{Op: e.Op, Rank: w.cfg.FirstRank, Peer: comm.NoPeer, Code: comm.Remote, Err: e.Err}
+	for rank, h := range w.span.hellos {
+		if e.Peer != comm.NoPeer && h.Process == e.Peer {
+			lost.Peer = rank
+			break
+		}
+	}
+	return &lost
 }
 
 func newDeath(cause error, rank int) death {

@@ -1,8 +1,13 @@
 // A libcuda that works on host memory at once: enough of the driver for the tests of loading, calling, errors and packing
-// on machines without a GPU. -DOLD leaves a function out, FAKE_INIT makes cuInit fail.
+// on machines without a GPU. -DOLD leaves a function out, FAKE_INIT makes cuInit fail. With FAKE_SHARED, a folder, memory of
+// cuMemAlloc is files there, which other processes map by their handles, and kernels of any parameters do nothing.
+#include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 typedef uintptr_t h;
 typedef struct { uint32_t gx, gy, gz, bx, by, bz, shared; h stream; struct { int id; int pad; uint32_t v[16]; } *attrs; uint32_t num; } config;
@@ -34,8 +39,47 @@ int cuCtxGetStreamPriorityRange(int *l, int *g) { *l = 0; *g = -5; return 0; }
 int cuGetErrorName(int c, const char **s) { *s = c == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE"; return 0; }
 int cuGetErrorString(int c, const char **s) { *s = c == 2 ? "out of memory" : "made up"; return 0; }
 int cuMemGetInfo_v2(size_t *f, size_t *t) { NEED; *f = 1 << 20; *t = 1 << 21; return 0; }
-int cuMemAlloc_v2(h *p, size_t n) { NEED; if (n > 1 << 20) return 2; live++; *p = (h)malloc(n); return 0; }
-int cuMemFree_v2(h p) { NEED; live--; free((void *)p); return 0; }
+static struct { h p; size_t n; char name[48]; } files[64]; // of FAKE_SHARED; a file that is mapped here twice has two
+static int map_file(const char *name, size_t n, h *p) {
+	char path[512];
+	snprintf(path, sizeof path, "%s/%s", getenv("FAKE_SHARED"), name);
+	int fd = open(path, O_RDWR | O_CREAT, 0600), i = 0;
+	if (fd < 0 || ftruncate(fd, n) != 0)
+		return 1;
+	*p = (h)mmap(0, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	while (i < 64 && files[i].p)
+		i++;
+	if (i == 64)
+		return 2;
+	files[i].p = *p;
+	files[i].n = n;
+	strncpy(files[i].name, name, sizeof files[i].name - 1);
+	return 0;
+}
+static int unmap_file(h p) {
+	for (int i = 0; i < 64; i++)
+		if (files[i].p == p) {
+			files[i].p = 0;
+			return munmap((void *)p, files[i].n);
+		}
+	return 1;
+}
+int cuMemAlloc_v2(h *p, size_t n) {
+	static int num;
+	NEED;
+	if (getenv("FAKE_SHARED")) {
+		char name[48];
+		snprintf(name, sizeof name, "%d.%d", getpid(), num++);
+		return map_file(name, n, p);
+	}
+	if (n > 1 << 20)
+		return 2;
+	live++;
+	*p = (h)malloc(n);
+	return 0;
+}
+int cuMemFree_v2(h p) { NEED; if (getenv("FAKE_SHARED")) return unmap_file(p); live--; free((void *)p); return 0; }
 int cuMemHostAlloc(h *p, size_t n, unsigned f) { NEED; (void)f; *p = (h)malloc(n); return 0; }
 int cuMemFreeHost(h p) { free((void *)p); return 0; }
 OK(cuMemHostRegister_v2, h p, size_t n, unsigned f)
@@ -54,10 +98,24 @@ int cuMemSetAccess(h p, size_t n, const int *a, size_t c) { (void)p; (void)n; fo
 int cuMemGetAllocationGranularity(size_t *g, const int *prop, int o) { (void)prop; *g = o == 1 ? 2 << 20 : 1; return 0; }
 OK(cuMemExportToShareableHandle, void *o, h x, int k, uint64_t f)
 OK(cuMemImportFromShareableHandle, h *o, h fd, int k)
-int cuIpcGetMemHandle(char *o, h p) { memset(o, 0, 64); memcpy(o, &p, sizeof p); return 0; }
+int cuIpcGetMemHandle(char *o, h p) {
+	memset(o, 0, 64);
+	memcpy(o, &p, sizeof p);
+	for (int i = 0; i < 64; i++)
+		if (files[i].p == p) {
+			memcpy(o + 8, &files[i].n, 8);
+			memcpy(o + 16, files[i].name, 48);
+		}
+	return 0;
+}
 typedef struct { char b[64]; } ipc;
-int cuIpcOpenMemHandle_v2(h *o, ipc x, unsigned f) { memcpy(o, x.b, sizeof *o); return f == 1 ? 0 : 1; }
-OK(cuIpcCloseMemHandle, h p)
+int cuIpcOpenMemHandle_v2(h *o, ipc x, unsigned f) {
+	size_t n;
+	memcpy(o, x.b, sizeof *o);
+	memcpy(&n, x.b + 8, 8);
+	return f != 1 ? 1 : n ? map_file(x.b + 16, n, o) : 0;
+}
+int cuIpcCloseMemHandle(h p) { return getenv("FAKE_SHARED") ? unmap_file(p) : 0; }
 int cuStreamCreateWithPriority(h *s, unsigned f, int p) { *s = 500 + p; return f == 1 ? 0 : 1; }
 OK(cuStreamDestroy_v2, h s)
 int cuStreamQuery(h s) { NEED; return s == 505 ? 600 : 0; }
@@ -88,13 +146,15 @@ int cuModuleGetFunction(h *f, h m, const char *n) { (void)m; *f = 800; return st
 int cuModuleGetGlobal_v2(h *p, size_t *n, h m, const char *s) { (void)m; *p = (h)last; *n = sizeof last; return strcmp(s, "last") ? 500 : 0; }
 OK(cuFuncGetAttribute, int *v, int a, h f)
 OK(cuFuncSetAttribute, h f, int a, int v)
-int cuFuncGetParamInfo(h f, size_t i, size_t *o, size_t *n) { (void)f; *o = 8 * i; *n = i == 2 ? 4 : 8; return i < 3 ? 0 : 1; }
+int cuFuncGetParamInfo(h f, size_t i, size_t *o, size_t *n) { (void)f; *o = 8 * i; *n = i == 2 ? 4 : 8; return getenv("FAKE_SHARED") ? 801 : i < 3 ? 0 : 1; }
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, h f, int t, size_t s) { (void)f; (void)s; *n = 2048 / t; return 0; }
 int cuLaunchKernelEx(const config *c, h f, void **params, void **extra) {
 	NEED;
 	if (f != 800 || params || (h)extra[0] != 1 || (h)extra[2] != 2 || extra[4])
 		return 1;
 	uint32_t *p = extra[1];
+	if (getenv("FAKE_SHARED"))
+		return 0;
 	uint32_t got[12] = {c->gx, c->gz, c->bx, c->shared, c->stream, c->num, c->num ? c->attrs[0].id : 0, c->num ? c->attrs[0].v[0] : 0,
 		c->num > 1 ? c->attrs[1].id : 0, c->num > 1 ? c->attrs[1].v[0] : 0, *(size_t *)extra[3], p[4]};
 	memcpy(last, got, sizeof got);
