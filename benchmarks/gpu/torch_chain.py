@@ -8,7 +8,7 @@ import torch
 out = open(sys.argv[1], "w") if len(sys.argv) > 1 else sys.stdout
 print(json.dumps({"record": "header", "tool": "torch chain", "torch": torch.__version__, "gpu": torch.cuda.get_device_name()}), file=out)
 ranks = 8
-for size in (1 << 10, 4 << 10, 16 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20):
+for size in (1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20):
     xs = [torch.randn(size // 2, device="cuda", dtype=torch.bfloat16) for _ in range(ranks)]
     ys = [torch.empty_like(x) for x in xs]
     repeat = 20 if size <= 1 << 20 else 4

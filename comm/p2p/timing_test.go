@@ -188,7 +188,7 @@ func (x *timings) barriers(ranks int) {
 
 func (x *timings) small(ranks int) {
 	w := x.open(ranks)
-	for _, bytes := range []int{1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20} {
+	for _, bytes := range []int{1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20} {
 		us := x.graph(w, 100, func(c *comm.Comm, s comm.Stream) func(int) error {
 			b := x.filled(c, dtype.BF16, 1, bytes/2)
 			return func(int) error { return c.AllReduce(s, b, b, comm.Max) }
@@ -196,6 +196,9 @@ func (x *timings) small(ranks int) {
 		x.add(timing{Op: "all_reduce max", How: "graph", Type: "bf16", Ranks: ranks, Size: int64(bytes), TimeUs: us})
 		if bytes <= kernels.SmallBytes {
 			x.loop(w, bytes)
+		}
+		if ranks == 8 {
+			x.forms(w, bytes)
 		}
 		us = x.graph(w, 100, func(c *comm.Comm, s comm.Stream) func(int) error {
 			b := x.filled(c, dtype.BF16, 1, bytes/2)
@@ -213,20 +216,48 @@ func (x *timings) small(ranks int) {
 	require.NoError(x.t, w.Close(context.Background()))
 }
 
+// vector returns the arguments of an all-reduce of bytes of bf16, which go round what Do chooses.
+func (x *timings) vector(c *comm.Comm, bytes int) *kernels.Args {
+	src, dst := x.filled(c, dtype.BF16, 1, bytes/2), x.filled(c, dtype.BF16, 1, bytes/2)
+	a := &kernels.Args{Ctl: uint64(c.Conn().(*conn).ctl), Shared: 1, Entry: kernels.Entry{Signature: 78, NumParts: 1}}
+	size := int64(bytes)
+	a.Entry.Parts[0] = kernels.Part{Src: uint64(src.Addr()), Dst: uint64(dst.Addr()), SrcStride: size, DstStride: size,
+		SrcRows: 1, DstRows: 1, Cols: uint32(bytes / 2), DTyp: uint32(dtype.BF16)}
+	a.SetEntryWords()
+	return a
+}
+
 // loop repeats a small all-reduce inside one launch.
 func (x *timings) loop(w *comm.World, bytes int) {
 	const rounds = 500
 	us := x.run(w, 9, func(c *comm.Comm, s comm.Stream, st *cuda.Stream) func() error {
-		in := c.Conn().(*conn)
-		src, dst := x.filled(c, dtype.BF16, 1, bytes/2), x.filled(c, dtype.BF16, 1, bytes/2)
-		a := kernels.Args{Ctl: uint64(in.ctl), Shared: 1, Entry: kernels.Entry{Signature: 78, NumParts: 1}}
-		size := int64(bytes)
-		a.Entry.Parts[0] = kernels.Part{Src: uint64(src.Addr()), Dst: uint64(dst.Addr()), SrcStride: size, DstStride: size,
-			SrcRows: 1, DstRows: 1, Cols: uint32(bytes / 2), DTyp: uint32(dtype.BF16)}
-		a.SetEntryWords()
-		return func() error { return in.r.gpu.kernels.Small(st, &a, in.r.gpu.blocks, rounds) }
+		in, a := c.Conn().(*conn), x.vector(c, bytes)
+		return func() error { return in.r.gpu.kernels.Small(st, a, in.r.gpu.blocks, rounds) }
 	})
 	x.add(timing{Op: "all_reduce", How: "kernel", Type: "bf16", Ranks: w.Size(), Size: int64(bytes), TimeUs: us / rounds, Note: "one of 500 in one launch"})
+}
+
+// forms compares the all-reduce's forms and blocks in a graph.
+func (x *timings) forms(w *comm.World, bytes int) {
+	for _, form := range []string{"push", "slices"} {
+		if form == "push" && bytes > kernels.SmallBytes {
+			continue
+		}
+		for _, blocks := range []int{1, 2, 4, 8, 16} {
+			us := x.graph(w, 100, func(c *comm.Comm, s comm.Stream) func(int) error {
+				in, a := c.Conn().(*conn), x.vector(c, bytes)
+				st, err := in.stream(s)
+				require.NoError(x.t, err)
+				return func(int) error {
+					if form == "push" {
+						return in.r.gpu.kernels.Small(st, a, blocks, 1)
+					}
+					return in.r.gpu.kernels.Collective(st, a, w.Size(), blocks)
+				}
+			})
+			x.add(timing{Op: "all_reduce " + form, How: "graph", Type: "bf16", Ranks: w.Size(), Size: int64(bytes), TimeUs: us, Note: fmt.Sprintf("%d blocks at most", blocks)})
+		}
+	}
 }
 
 // filled returns memory with a pattern that is not constant.

@@ -6,7 +6,7 @@ const (
 	MaxParts   = 8  // tensors of a launch
 	NumRecords = 8  // asynchronous errors of a rank that are kept
 	Threads    = 512
-	SmallBytes = 32 << 10 // the largest vector that the kernel for small ones takes
+	SmallBytes = 64 << 10 // the largest vector that the kernel for small ones takes
 )
 
 // Bits of Args.Shared.
@@ -85,20 +85,21 @@ type Rank struct {
 
 // Ctl is one rank's end of a group, in its device's memory. The host writes it once, before the first launch.
 type Ctl struct {
-	Epoch, Launches, Reported, DoneBlocks uint64
-	Timeout                               uint64 // nanoseconds
-	HostAbort, Records                    uint64 // pinned host memory
-	Rank, Size, WorldRank, WorldSize      uint32
-	Group                                 uint64
-	Sent, Received                        [MaxRanks]uint64
-	Peers, World, Small                   [MaxRanks]uint64
-	Shift                                 [MaxRanks]uint64 // added to a rank's addresses
-	_                                     [6]uint64
-	Done, Mail, Ack                       [MaxRanks]uint64
-	Closed                                [3][MaxRanks]uint64
-	Answers                               [MaxRanks]uint64
-	Inbox                                 [2][MaxRanks][numLines][2]uint64
-	Letters                               [MaxRanks]Entry
+	Epoch, Launches                  uint64 // in units of 65536
+	Reported, DoneBlocks             uint64
+	Timeout                          uint64 // nanoseconds
+	HostAbort, Records               uint64 // pinned host memory
+	Rank, Size, WorldRank, WorldSize uint32
+	Group                            uint64
+	Sent, Received                   [MaxRanks]uint64
+	Peers, World, Small              [MaxRanks]uint64
+	Shift                            [MaxRanks]uint64 // added to a rank's addresses
+	_                                [6]uint64
+	Done, Mail, Ack                  [MaxRanks]uint64
+	Closed                           [3][MaxRanks]uint64
+	Answers                          [MaxRanks]uint64
+	Inbox                            [2][MaxRanks][numLines][2]uint64
+	Letters                          [MaxRanks]Entry
 }
 
 // smallStride is the bytes of one source's lines in the buffer for small vectors: a 16-byte line for every 8 bytes, a

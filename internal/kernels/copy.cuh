@@ -50,6 +50,7 @@ __device__ void copy_units(u8 *dst, i64 dstStride, const u8 *src, i64 srcStride,
 #pragma unroll
             for (int k = 0; k < UNROLL; k++)
                 v[k] = load_stream(s + i + k * step);
+            DELAY();
 #pragma unroll
             for (int k = 0; k < UNROLL; k++)
                 d[i + k * step] = v[k];
@@ -77,6 +78,7 @@ __device__ void copy_units(u8 *dst, i64 dstStride, const u8 *src, i64 srcStride,
                 row++;
             }
         }
+        DELAY();
 #pragma unroll
         for (int k = 0; k < 4; k++)
             if (to[k])

@@ -111,6 +111,7 @@ template <class V> __device__ void copy_range(const Move &m, const u8 *src, i64 
             i64 stride = m.dstStride[d];
             if (to == src && (m.dense || stride == srcStride))
                 continue;
+            DELAY();
 #pragma unroll
             for (int k = 0; k < UNROLL; k++)
                 if (u + k * step < hi)

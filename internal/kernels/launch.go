@@ -16,6 +16,7 @@ func barrierThreads(size int) uint32 { return uint32((4*size + 31) / 32 * 32) }
 
 // Set is the kernels, loaded on one device.
 type Set struct {
+	exchange                                                                     *ExchangeSet
 	module                                                                       *cuda.Module
 	barrier, barriers, copy, reduce, reduceAny, send, recv, leave, memory, small *cuda.Function
 }
@@ -35,8 +36,14 @@ func Load(dev *cuda.Device) (*Set, error) {
 	if err := s.functions(); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
+	if s.exchange, err = LoadExchange(dev); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
 	return s, nil
 }
+
+// Exchange returns the kernels of dispatch and combine.
+func (s *Set) Exchange() *ExchangeSet { return s.exchange }
 
 func (s *Set) functions() error {
 	for _, f := range []struct {
@@ -68,7 +75,7 @@ func (s *Set) functions() error {
 }
 
 // Close unloads the kernels. None may be running.
-func (s *Set) Close() error { return s.module.Close() }
+func (s *Set) Close() error { return errors.Join(s.exchange.Close(), s.module.Close()) }
 
 // Collective launches the kernel of a.Kind for a group of size ranks on blocks blocks. Barrier, Send and Split take one.
 func (s *Set) Collective(st *cuda.Stream, a *Args, size, blocks int) error {
@@ -119,8 +126,11 @@ func (s *Set) Small(st *cuda.Stream, a *Args, maxBlocks, times int) error {
 	return cuda.Run(st, s.small, &l, a)
 }
 
-// common reports whether the kernel for the common types will do.
+// common reports whether the kernel for sums of the common types will do.
 func common(a *Args) bool {
+	if op := comm.ReduceOp(a.Reduce); op != comm.Sum && op != comm.Avg {
+		return false
+	}
 	for i := range a.Entry.NumParts {
 		switch dtype.DType(a.Entry.Parts[i].DTyp) {
 		case dtype.F32, dtype.BF16, dtype.F16:

@@ -19,6 +19,25 @@ __device__ __forceinline__ u64 clock_ns() {
     return t;
 }
 
+// DELAY spins up to 4 us, now and then, before a store of data or of a flag: in a build that looks for races.
+#ifdef WEFT_DELAYS
+__device__ __noinline__ void delay() {
+    u32 tick, lane = threadIdx.x & 31;
+    asm volatile("mov.u32 %0, %clock;" : "=r"(tick));
+    tick = __shfl_sync(__activemask(), tick, __ffs(__activemask()) - 1); // one choice for a warp, else its threads add up
+    u32 x = (tick ^ blockIdx.x * 0x9e3779b9u ^ (threadIdx.x - lane) * 0x85ebca6bu) * 2654435761u;
+    x ^= x >> 15;
+    if ((x & 15) != 0)
+        return;
+    u64 until = clock_ns() + (x >> 8 & 4095);
+    while (clock_ns() < until)
+        ;
+}
+#define DELAY() delay()
+#else
+#define DELAY()
+#endif
+
 __device__ __forceinline__ void store_relaxed(u64 *p, u64 v) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
@@ -62,7 +81,8 @@ __device__ u32 spin(const Ctl *c, const u64 *flag, u64 want, const u64 *closed) 
 
 // report writes one Record for this launch: the first block that asks.
 __device__ void report(Ctl *c, const Args &a, Record r) {
-    if (atomicMax(&c->reported, c->launches + 1) >= c->launches + 1)
+    u64 launch = c->launches / WHOLE + 1;
+    if (atomicMax(&c->reported, launch) >= launch)
         return;
     Rank *self = c->world[c->worldRank];
     r.call = a.entry.call;
@@ -134,6 +154,7 @@ __device__ void push(const Args &a, const Shared &sh, Entry *dst, u32 thread, u3
     u32 words = a.entryWords + (a.ragged ? 2 * MAX_RANKS / 4 : 0);
     for (u32 i = thread; i < words; i += threads) {
         u32 at = i < a.entryWords ? i : counts + i - a.entryWords;
+        DELAY();
         to[at] = from[at];
     }
 }
@@ -180,7 +201,7 @@ __device__ bool last_block(const Args &a, Shared &sh, bool ordered) {
 __device__ void abandon(const Args &a, Shared &sh) {
     if (last_block(a, sh, false) && threadIdx.x == 0) {
         a.ctl->doneBlocks = 0;
-        a.ctl->launches++;
+        a.ctl->launches += WHOLE;
     }
 }
 
@@ -257,6 +278,7 @@ __device__ void publish(const Args &a, u64 e, u32 lines, u32 counts) {
             const int *own = (const int *)a.own + (w - first) * 2;
             v = (u32)own[0] | ((w - first) * 2 + 1 < a.numOwn ? (u64)(u32)own[1] << 32 : 0);
         }
+        DELAY();
         line_store(&c->peers[p]->inbox[e & 1][c->rank][w], (u32)v, (u32)(v >> 32), (u32)e);
     }
 }
@@ -275,12 +297,12 @@ __device__ void translate(const Ctl *c, Shared &sh) {
 }
 
 // begin is the first meeting. GO: all ranks are in the same call. FAULT: they are not; every rank finds the same. LEAVE: the
-// world is dead, or a rank has closed.
-__device__ int begin(const Args &a, Shared &sh, u64 e) {
+// world is dead, or a rank has closed. One block of a rank speaks for it.
+__device__ int begin(const Args &a, Shared &sh, u64 e, bool speaks = blockIdx.x == 0) {
     Ctl *c = a.ctl;
     u32 t = threadIdx.x, lines = 2 * a.entryWords, counts = a.ragged ? MAX_RANKS : 0, from = 0;
     u64 raised = load_relaxed(&c->world[c->worldRank]->abort); // on its way while the lines travel
-    if (blockIdx.x == 0)
+    if (speaks)
         publish(a, e, lines, counts);
     u32 why = collect(a, sh, e, lines, counts, from);
     if (raised != 0) // nothing begins in a dead world
@@ -322,7 +344,16 @@ __device__ int begin(const Args &a, Shared &sh, u64 e) {
 }
 
 // next_epoch is the epoch of this launch's meeting.
-__device__ __forceinline__ u64 next_epoch(const Args &a) { return load_relaxed(&a.ctl->epoch) + 1; }
+__device__ __forceinline__ u64 next_epoch(const Args &a) { return load_relaxed(&a.ctl->epoch) / WHOLE + 1; }
+
+// count_epoch is a settled launch's end: every block adds its part of one epoch and waits for nobody. A block that starts late
+// still divides to the old epoch, because its own part is missing. All threads of a block that read the epoch have passed a
+// barrier before its thread 0 comes here.
+__device__ __forceinline__ void count_epoch(Ctl *c) {
+    u64 part = blockIdx.x == 0 ? WHOLE - (gridDim.x - 1) : 1;
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(&c->epoch), "l"(part) : "memory");
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(&c->launches), "l"(part) : "memory");
+}
 
 // finish is the second meeting, after which peers may reuse what this rank read and read what it wrote. settled skips the
 // meeting: then it only counts.
@@ -335,6 +366,7 @@ __device__ void finish(const Args &a, Shared &sh, bool settled) {
     if (!settled) {
         if (t < c->size) {
             fence(a); // in the thread that stores the flag
+            DELAY();
             store_relaxed(&c->peers[t]->done[c->rank], e);
             why = spin(c, &c->done[t], e, &c->closed[0][t]);
         }
@@ -343,7 +375,7 @@ __device__ void finish(const Args &a, Shared &sh, bool settled) {
     }
     if (t == 0) {
         c->doneBlocks = 0;
-        c->epoch = e;
-        c->launches++;
+        c->epoch = e * WHOLE;
+        c->launches += WHOLE;
     }
 }

@@ -35,12 +35,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_send(const __grid_
     __syncthreads();
     u32 why = 0;
     if (threadIdx.x == 0) {
+        DELAY();
         store_release(&c->peers[a.peer]->mail[c->rank], e);
         why = spin(c, &c->ack[a.peer], e, &c->closed[2][a.peer]);
     }
     if (__syncthreads_or(why) && gave_up(c, a, sh, why, a.peer, e, c->ack, 2)) {
         if (threadIdx.x == 0)
-            c->launches++;
+            c->launches += WHOLE;
         return;
     }
     if (threadIdx.x == 0) {
@@ -52,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_send(const __grid_
             report(c, a, r);
         }
         c->sent[a.peer] = e;
-        c->launches++;
+        c->launches += WHOLE;
     }
 }
 
@@ -83,8 +84,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_recv(const __grid_
     }
     c->doneBlocks = 0;
     c->received[a.peer] = e;
-    c->launches++;
+    c->launches += WHOLE;
     store_relaxed(&c->peers[a.peer]->answers[c->rank], (u64)a.entry.call << 1 | !same);
+    DELAY();
     store_release(&c->peers[a.peer]->ack[c->rank], e);
 }
 
@@ -95,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_leave(const __grid
     if (t >= c->size || t == c->rank)
         return;
     Ctl *peer = c->peers[t];
-    store_release(&peer->closed[0][c->rank], c->epoch + 1);
+    store_release(&peer->closed[0][c->rank], c->epoch / WHOLE + 1);
     store_release(&peer->closed[1][c->rank], c->sent[t] + 1);
     store_release(&peer->closed[2][c->rank], c->received[t] + 1);
 }

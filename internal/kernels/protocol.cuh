@@ -24,6 +24,7 @@ typedef long long i64;
 #define MAX_PARTS 8
 #define NUM_RECORDS 8
 #define THREADS 512
+#define WHOLE 65536ull // what the blocks of a launch add to epoch and launches together: one epoch, one launch
 
 enum { ALL_REDUCE, ALL_GATHER, ALL_GATHERV, REDUCE_SCATTER, REDUCE_SCATTERV, ALL_TO_ALLV, BROADCAST, REDUCE, SEND, RECV,
        BARRIER, SPLIT };
@@ -77,7 +78,8 @@ struct Rank {
 
 // Ctl is one rank's end of a group.
 struct Ctl {
-    u64 epoch, launches, reported, doneBlocks; // of this rank's kernels alone
+    u64 epoch, launches;      // of this rank's kernels alone, in units of WHOLE
+    u64 reported, doneBlocks; // the last launch with a record; blocks that have come to its end
     u64 timeout;                               // nanoseconds
     u64 hostAbort, records;                    // pinned host memory
     u32 rank, size, worldRank, worldSize;

@@ -15,8 +15,9 @@ struct Share {
     u64 rowBytes;       // before rows without gaps became one row
 };
 
-// vector_sum reduces 16-byte units [lo, hi), counted row by row, into destinations [first, end).
-template <class N> __device__ __noinline__ void vector_sum(const Share &s, u64 lo, u64 hi, u32 first, u32 end) {
+// vector reduces 16-byte units [lo, hi), counted row by row, into destinations [first, end). OP is SUM, with which AVG goes,
+// PROD, MIN or MAX.
+template <class N, u32 OP> __device__ __noinline__ void vector(const Share &s, u64 lo, u64 hi, u32 first, u32 end, bool avg) {
     typedef typename N::Raw Raw;
     typedef typename N::Acc Acc;
     const int W = 16 / sizeof(Raw);
@@ -33,7 +34,7 @@ template <class N> __device__ __noinline__ void vector_sum(const Share &s, u64 l
         for (int k = 0; k < W; k++)
             acc[k] = 0;
         // Loads of DEEP ranks are in flight at once: fewer for the narrow types, which need more registers to add up.
-        const u32 DEEP = sizeof(Raw) == 1 ? 2 : 8;
+        const u32 DEEP = sizeof(Raw) == 1 ? 2 : OP == SUM ? 8 : 4;
         for (u32 i = 0; i < s.numSrc; i += DEEP) {
             union { uint4 q; Raw x[W]; } v[DEEP];
 #pragma unroll
@@ -44,13 +45,16 @@ template <class N> __device__ __noinline__ void vector_sum(const Share &s, u64 l
             for (u32 k = 0; k < DEEP; k++)
                 if (i + k < s.numSrc)
 #pragma unroll
-                    for (int w = 0; w < W; w++)
-                        acc[w] = plus(acc[w], N::up(v[k].x[w]));
+                    for (int w = 0; w < W; w++) {
+                        Acc x = N::up(v[k].x[w]);
+                        acc[w] = OP != SUM && k == 0 && i == 0 ? x : join(acc[w], x, OP);
+                    }
         }
         union { uint4 q; Raw x[W]; } out;
 #pragma unroll
         for (int w = 0; w < W; w++)
-            out.x[w] = N::down(acc[w]);
+            out.x[w] = N::down(OP == SUM && avg ? over(acc[w], s.numSrc) : acc[w]);
+        DELAY();
         for (u32 i = first; i < end; i++)
             *(uint4 *)(s.dst[i] + row * s.dstStride[i] + at) = out.q;
     }
@@ -73,6 +77,7 @@ template <class N> __device__ __noinline__ void single(const Share &s, u64 lo, u
         if (op == AVG)
             acc = over(acc, s.numSrc);
         Raw out = N::down(acc);
+        DELAY();
         for (u32 i = first; i < end; i++)
             *(Raw *)(s.dst[i] + row * s.dstStride[i] + at) = out;
     }
@@ -80,11 +85,11 @@ template <class N> __device__ __noinline__ void single(const Share &s, u64 lo, u
 
 // reduce_share reduces one rank's slice: as 16-byte units as far as all buffers allow, what is left over element by element.
 // With scatter, destination j takes rows [rows[j], rows[j + 1]), counted from the source's first.
-template <class N> __device__ void reduce_share(const Share &s, u32 op, const Ctl *c, const int *rows, bool scatter) {
+// SUMS: op is SUM or AVG.
+template <class N, bool SUMS> __device__ void reduce_share(const Share &s, u32 op, const Ctl *c, const int *rows, bool scatter) {
     const u64 size = sizeof(typename N::Raw);
     u64 elements = s.rows * s.bytes / size, lo, hi;
-    bool vector = s.vector && op == SUM;
-    u64 unit = vector ? 16 : size, units = s.rows * (s.bytes / unit), done = units * unit / size;
+    u64 unit = s.vector ? 16 : size, units = s.rows * (s.bytes / unit), done = units * unit / size;
     u32 last = 0; // the destination of the last element
     slice(units, c->rank, c->size, lo, hi);
     for (u32 j = 0; j < (scatter ? c->size : 1); j++) {
@@ -100,10 +105,16 @@ template <class N> __device__ void reduce_share(const Share &s, u32 op, const Ct
         }
         if (from >= to)
             continue;
-        if (vector)
-            vector_sum<N>(s, from, to, first, end);
-        else
+        if (!s.vector)
             single<N>(s, from, to, first, end, op);
+        else if (SUMS || op == SUM || op == AVG)
+            vector<N, SUM>(s, from, to, first, end, op == AVG);
+        else if (op == PROD)
+            vector<N, PROD>(s, from, to, first, end, false);
+        else if (op == MIN)
+            vector<N, MIN>(s, from, to, first, end, false);
+        else
+            vector<N, MAX>(s, from, to, first, end, false);
     }
     if (done < elements && c->rank == c->size - 1) // only when all is one row
         single<N>(s, done, elements, scatter ? last : 0, scatter ? last + 1 : s.numDst, op);
@@ -131,23 +142,24 @@ __device__ void settle(Share &s, bool scatter) {
     s.vector = (align & 15) == 0 && (!scatter || (s.rowBytes & 15) == 0) && (s.rows <= 1 || ((strides | s.bytes) & 15) == 0);
 }
 
-// reduce_part reduces one part. COMMON: sums of f32, bf16 and f16 alone, which then have the registers to themselves.
+// reduce_part reduces one part. COMMON: sums and averages of f32, bf16 and f16 alone, which then have the registers to
+// themselves.
 template <bool COMMON>
 __device__ void reduce_part(const Share &s, u32 dtype, u32 op, const Ctl *c, const int *rows, bool scatter) {
     switch (dtype) {
-    case F32: reduce_share<NumF32>(s, op, c, rows, scatter); return;
-    case BF16: reduce_share<NumBF16>(s, op, c, rows, scatter); return;
-    case F16: reduce_share<NumF16>(s, op, c, rows, scatter); return;
+    case F32: reduce_share<NumF32, COMMON>(s, op, c, rows, scatter); return;
+    case BF16: reduce_share<NumBF16, COMMON>(s, op, c, rows, scatter); return;
+    case F16: reduce_share<NumF16, COMMON>(s, op, c, rows, scatter); return;
     }
     if (COMMON)
         return;
     switch (dtype) {
-    case E4M3: reduce_share<NumE4M3>(s, op, c, rows, scatter); break;
-    case E5M2: reduce_share<NumE5M2>(s, op, c, rows, scatter); break;
-    case I8: reduce_share<Int<signed char, int>>(s, op, c, rows, scatter); break;
-    case U8: reduce_share<Int<u8, int>>(s, op, c, rows, scatter); break;
-    case I32: reduce_share<Int<int, int>>(s, op, c, rows, scatter); break;
-    case I64: reduce_share<Int<i64, i64>>(s, op, c, rows, scatter); break;
+    case E4M3: reduce_share<NumE4M3, false>(s, op, c, rows, scatter); break;
+    case E5M2: reduce_share<NumE5M2, false>(s, op, c, rows, scatter); break;
+    case I8: reduce_share<Int<signed char, int>, false>(s, op, c, rows, scatter); break;
+    case U8: reduce_share<Int<u8, int>, false>(s, op, c, rows, scatter); break;
+    case I32: reduce_share<Int<int, int>, false>(s, op, c, rows, scatter); break;
+    case I64: reduce_share<Int<i64, i64>, false>(s, op, c, rows, scatter); break;
     }
 }
 
@@ -204,14 +216,14 @@ template <bool COMMON> __device__ void reduce(const Args &a, Shared &sh, Share &
     finish(a, sh, false);
 }
 
-// weft_reduce: all_reduce, reduce_scatter, reduce_scatterv, reduce, where all parts are f32, bf16 or f16.
+// weft_reduce: sums and averages of all_reduce, reduce_scatter, reduce_scatterv, reduce, where all parts are f32, bf16 or f16.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_reduce(const __grid_constant__ Args a) {
     __shared__ Shared sh;
     __shared__ Share s;
     reduce<true>(a, sh, s);
 }
 
-// weft_reduce_any: the same for all types.
+// weft_reduce_any: the same for all types and reductions.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_reduce_any(const __grid_constant__ Args a) {
     __shared__ Shared sh;
     __shared__ Share s;

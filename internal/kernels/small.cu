@@ -5,29 +5,86 @@
 // Buffers are double-buffered by the epoch's lowest bit, for the reason that entries are. A rank that finds a peer in
 // another call (its header differs, or it publishes an entry for this epoch) goes to begin(), where all ranks then meet:
 // they find out together, or do the usual all_reduce when only the alignment of their buffers kept one from coming here.
-// Launch: a few blocks of THREADS threads. One part, f32, bf16 or f16, without gaps, a multiple of 8 bytes up to SMALL_BYTES.
+// A result is written only when all headers agree: the source may lie in the same place and is needed again.
+// Launch: a few blocks. One part, f32, bf16 or f16, without gaps, a multiple of 8 bytes up to SMALL_BYTES.
 
-#define SMALL_BYTES (32 << 10)
+#define SMALL_BYTES (64 << 10)
 #define SMALL_LINES (SMALL_BYTES / 8)
 #define SMALL_STRIDE (SMALL_LINES + 8) // lines of one source; line 0 is its header
 
-// headers waits for every rank's header of epoch e, or a later one, and compares. All threads call it and get the same.
-__device__ u32 headers(const Args &a, Shared &sh, const Line *mine, u64 e) {
-    Ctl *c = a.ctl;
-    u32 t = threadIdx.x, why = 0, own = (u32)(a.entry.signature ^ a.entry.signature >> 32);
-    if (t < c->size) {
-        Patience w = {};
-        Line v;
-        while (v = line_load(mine + t * SMALL_STRIDE), (int)(v.flagA - (u32)e) < 0 || v.flagA != v.flagB)
-            if ((why = impatient(c, w, t, e, ~0ull)) != 0)
-                break;
-        if (why == 0 && v.flagA == (u32)e && v.a != own)
-            why = ELSEWHERE;
+// Small is one round of a small all_reduce.
+struct Small {
+    const Line *mine; // lines of source 0; the others follow
+    u64 e;
+    u32 size, own; // own: what a peer's header should say
+};
+
+// another says why to stop waiting for source p: what impatient finds, or a header of another call.
+__device__ __noinline__ u32 another(const Ctl *c, const Small &m, Patience &w, u32 p) {
+    u32 why = impatient(c, w, p, m.e, ~0ull);
+    if (why != 0 || (w.looks & 7) != 0)
+        return why;
+    Line h = line_load(m.mine + p * SMALL_STRIDE);
+    return h.flagA == (u32)m.e && h.flagB == (u32)m.e && h.a != m.own ? ELSEWHERE : 0;
+}
+
+// header waits for source p's header of this epoch, or a later one, and compares.
+__device__ __forceinline__ u32 header(const Ctl *c, const Small &m, u32 p) {
+    Patience w = {};
+    u32 why = 0;
+    Line v;
+    while (v = line_load(m.mine + p * SMALL_STRIDE), (int)(v.flagA - (u32)m.e) < 0 || v.flagA != v.flagB)
+        if ((why = another(c, m, w, p)) != 0)
+            return why;
+    return v.flagA == (u32)m.e && v.a != m.own ? ELSEWHERE : 0;
+}
+
+// add_up waits for line i of all sources and adds them up in rank order.
+template <class N> __device__ __forceinline__ u32 add_up(const Ctl *c, const Small &m, u32 i, uint2 &result, u32 &from) {
+    typedef typename N::Raw Raw;
+    const int W = 8 / sizeof(Raw);
+    float acc[W] = {};
+    Patience w = {};
+    const Line *line = m.mine + 1 + i;
+    for (u32 s = 0; s < m.size; s += 8) {
+        Line v[8];
+#pragma unroll
+        for (u32 k = 0; k < 8; k++)
+            if (s + k < m.size)
+                v[k] = line_load(line + (s + k) * SMALL_STRIDE);
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) {
+            if (s + k >= m.size)
+                continue;
+            while (v[k].flagA != (u32)m.e || v[k].flagB != (u32)m.e) {
+                u32 why = another(c, m, w, s + k);
+                if (why != 0) {
+                    from = s + k;
+                    return why;
+                }
+                v[k] = line_load(line + (s + k) * SMALL_STRIDE);
+            }
+            union { uint2 q; Raw x[W]; } u;
+            u.q = make_uint2(v[k].a, v[k].b);
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                acc[j] = plus(acc[j], N::up(u.x[j]));
+        }
     }
+    union { uint2 q; Raw x[W]; } out;
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        out.x[j] = N::down(acc[j]);
+    result = out.q;
+    return 0;
+}
+
+// verdict is a block's: 0, ELSEWHERE or LEAVE, from each thread's reason and the rank it waited for.
+__device__ u32 verdict(const Args &a, Shared &sh, u32 why, u32 from, u64 e) {
     if (!__syncthreads_or(why))
         return 0;
     if (__syncthreads_or(why != 0 && why != ELSEWHERE)) {
-        gave_up(c, a, sh, why == ELSEWHERE ? 0 : why, t, e, 0, 3);
+        gave_up(a.ctl, a, sh, why == ELSEWHERE ? 0 : why, from, e, 0, 3);
         return LEAVE;
     }
     return ELSEWHERE;
@@ -35,71 +92,48 @@ __device__ u32 headers(const Args &a, Shared &sh, const Line *mine, u64 e) {
 
 // small_sum exchanges and reduces once. All threads get the same: 0, ELSEWHERE or LEAVE.
 template <class N> __device__ u32 small_sum(const Args &a, Shared &sh, u64 e) {
-    typedef typename N::Raw Raw;
-    const int W = 8 / sizeof(Raw);
     Ctl *c = a.ctl;
     const Part &part = a.entry.parts[0];
-    u32 size = c->size, rank = c->rank, t = threadIdx.x, flag = (u32)e;
-    u32 lines = part.srcRows * part.cols / W;
-    u64 parity = (e & 1) * size;
-    u32 id = blockIdx.x * blockDim.x + t, step = gridDim.x * blockDim.x;
-    if (blockIdx.x == 0 && t < size)
-        line_store((Line *)c->small[t] + (parity + rank) * SMALL_STRIDE,
-                   (u32)(a.entry.signature ^ a.entry.signature >> 32), a.entry.call, flag);
+    const u32 size = c->size, rank = c->rank, t = threadIdx.x, flag = (u32)e;
+    const u32 lines = part.srcRows * part.cols / (8 / sizeof(typename N::Raw));
+    const u32 id = blockIdx.x * blockDim.x + t, step = gridDim.x * blockDim.x;
+    const u64 parity = (e & 1) * size;
+    Small m = {(const Line *)c->small[rank] + parity * SMALL_STRIDE, e, size,
+               (u32)(a.entry.signature ^ a.entry.signature >> 32)};
+    if (blockIdx.x == 0 && t < size) {
+        DELAY();
+        line_store((Line *)c->small[t] + (parity + rank) * SMALL_STRIDE, m.own, a.entry.call, flag);
+    }
     for (u32 i = id; i < lines; i += step) {
         uint2 v = load_stream((const uint2 *)part.src + i);
         for (u32 k = 0; k < size; k++) {
             u32 p = rank + k < size ? rank + k : rank + k - size;
+            DELAY();
             line_store((Line *)c->small[p] + (parity + rank) * SMALL_STRIDE + 1 + i, v.x, v.y, flag);
         }
     }
-    const Line *mine = (const Line *)c->small[rank] + parity * SMALL_STRIDE;
-    u32 state = headers(a, sh, mine, e);
+    u32 why = 0, from = t;
+    uint2 first;
+    if (id < lines)
+        why = add_up<N>(c, m, id, first, from);
+    if (t < size && why == 0) {
+        why = header(c, m, t);
+        from = t;
+    }
+    u32 state = verdict(a, sh, why, from, e);
     if (state != 0)
         return state;
-    u32 why = 0, from = 0;
-    for (u32 i = id; i < lines && why == 0; i += step) {
-        float acc[W] = {};
-        Patience w = {};
-        for (u32 s = 0; s < size; s += 8) {
-            Line v[8];
-#pragma unroll
-            for (u32 k = 0; k < 8; k++)
-                if (s + k < size)
-                    v[k] = line_load(mine + (s + k) * SMALL_STRIDE + 1 + i);
-#pragma unroll
-            for (u32 k = 0; k < 8; k++) {
-                if (s + k >= size || why != 0)
-                    continue;
-                while (v[k].flagA != flag || v[k].flagB != flag) {
-                    if ((why = impatient(c, w, s + k, e, ~0ull)) != 0) {
-                        from = s + k;
-                        break;
-                    }
-                    v[k] = line_load(mine + (s + k) * SMALL_STRIDE + 1 + i);
-                }
-                union { uint2 q; Raw x[W]; } u;
-                u.q = make_uint2(v[k].a, v[k].b);
-#pragma unroll
-                for (int j = 0; j < W; j++)
-                    acc[j] = plus(acc[j], N::up(u.x[j]));
-            }
-        }
-        if (why != 0)
-            break;
-        union { uint2 q; Raw x[W]; } out;
-#pragma unroll
-        for (int j = 0; j < W; j++)
-            out.x[j] = N::down(acc[j]);
-        ((uint2 *)part.dst)[i] = out.q;
-    }
-    if (!__syncthreads_or(why))
+    uint2 *dst = (uint2 *)part.dst;
+    if (id < lines)
+        dst[id] = first;
+    if (lines <= step)
         return 0;
-    if (__syncthreads_or(why != 0 && why != ELSEWHERE)) {
-        gave_up(c, a, sh, why == ELSEWHERE ? 0 : why, from, e, 0, 3);
-        return LEAVE;
+    for (u32 i = id + step; i < lines && why == 0; i += step) {
+        uint2 sum;
+        if ((why = add_up<N>(c, m, i, sum, from)) == 0)
+            dst[i] = sum;
     }
-    return ELSEWHERE;
+    return verdict(a, sh, why, from, e);
 }
 
 // weft_small: a small all_reduce, a.peer times (at least once) in one launch.
@@ -107,29 +141,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_small(const __grid
     __shared__ Shared sh;
     __shared__ Share s;
     Ctl *c = a.ctl;
-    if (threadIdx.x == 0)
-        sh.epoch = c->epoch;
-    __syncthreads();
-    u64 first = sh.epoch;
+    u64 e = next_epoch(a);
     u32 state = 0, times = a.peer > 1 ? a.peer : 1;
-    for (u32 i = 1; i <= times && state == 0; i++) {
+    for (u32 i = 0; i < times && state == 0; i++, e++) {
         switch (a.entry.parts[0].dtype) {
-        case F32: state = small_sum<NumF32>(a, sh, first + i); break;
-        case BF16: state = small_sum<NumBF16>(a, sh, first + i); break;
-        default: state = small_sum<NumF16>(a, sh, first + i); break;
+        case F32: state = small_sum<NumF32>(a, sh, e); break;
+        case BF16: state = small_sum<NumBF16>(a, sh, e); break;
+        default: state = small_sum<NumF16>(a, sh, e); break;
         }
     }
     if (state == ELSEWHERE) {
         reduce<true>(a, sh, s);
-        return;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0)
-        sh.epoch = first + times;
-    __syncthreads();
-    if (state == 0) {
-        finish(a, sh, true);
-    } else {
+    } else if (state != 0) {
         abandon(a, sh);
+    } else if (times == 1) {
+        if (threadIdx.x == 0)
+            count_epoch(c);
+    } else {
+        if (threadIdx.x == 0)
+            sh.epoch = e - 1;
+        __syncthreads();
+        finish(a, sh, true);
     }
 }

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"strings"
 
+	"github.com/weftgo/weft/internal/envknob"
 	"github.com/weftgo/weft/internal/nvrtc"
 )
 
@@ -23,17 +24,24 @@ func text(name string) string {
 	return string(b)
 }
 
+// delays compiles kernels that spin a random time before stores of data and flags.
+var delays = envknob.Register("WEFT_KERNEL_DELAYS", "1: kernels spin a random time before stores of data and flags, to look for races", "0", "1")
+
 // Program is the collectives' source for an architecture, such as sm_90a.
 func Program(arch string) nvrtc.Program {
 	var b strings.Builder
 	for _, name := range files {
 		b.WriteString(text(name) + "\n")
 	}
+	// Sums must not be contracted: they are written as __fadd_rn, and this keeps the compiler from any other idea.
+	options := []string{"--fmad=false", "-lineinfo"}
+	if v, _ := delays.Get(); v == "1" {
+		options = append(options, "-DWEFT_DELAYS")
+	}
 	return nvrtc.Program{
-		Name:   "collectives.cu",
-		Source: b.String(),
-		// Sums must not be contracted: they are written as __fadd_rn, and this keeps the compiler from any other idea.
-		Options: []string{"--fmad=false", "-lineinfo"},
+		Name:    "collectives.cu",
+		Source:  b.String(),
+		Options: options,
 		Arch:    arch,
 	}
 }
