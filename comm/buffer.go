@@ -85,6 +85,8 @@ func At(dev Device, addr uintptr, t dtype.DType, rows, cols, stride int) Buffer 
 		b.fault = fmt.Sprintf("a buffer of shape [%d, %d] with row stride %d", rows, cols, stride)
 	case addr == 0 && rows > 0:
 		b.fault = fmt.Sprintf("a null device address for shape [%d, %d]", rows, cols)
+	case t.Valid() && rows > 0 && addr%uintptr(t.Size()) != 0:
+		b.fault = fmt.Sprintf("device address %#x is not aligned to an element of %v", addr, t)
 	}
 	return b
 }

@@ -122,11 +122,17 @@ func (w *world) open(ctx context.Context) error {
 			return err
 		}
 		w.gpus[index] = &gpu{dev: dev, ranks: n}
+		if len(w.cfg.Devices) > 1 || w.cfg.spanning() {
+			w.gpus[index].release = dev.Hold()
+		}
 	}
 	if w.cfg.spanning() {
 		if err := w.greet(ctx); err != nil {
 			return err
 		}
+	}
+	if err := w.enablePeers(); err != nil {
+		return err
 	}
 	for index, g := range w.gpus {
 		if ctx.Err() != nil {
@@ -143,20 +149,6 @@ func (w *world) open(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, a := range w.gpus {
-		for _, b := range w.gpus {
-			if a == b {
-				continue
-			}
-			if can, err := a.dev.CanAccess(b.dev); err != nil || !can {
-				return comm.Errorf("open p2p", 0, comm.Unavailable, "cuda:%d cannot address the memory of cuda:%d: %v",
-					a.dev.Ordinal(), b.dev.Ordinal(), err)
-			}
-			if err := a.dev.EnablePeer(b.dev); err != nil {
-				return err
-			}
-		}
-	}
 	if w.span != nil {
 		if err := w.openHeap(ctx); err != nil {
 			return err
@@ -166,6 +158,30 @@ func (w *world) open(ctx context.Context) error {
 		return err
 	}
 	return w.openGroup(ctx)
+}
+
+// enablePeers lets every GPU address the others' memory.
+func (w *world) enablePeers() error {
+	for _, a := range w.gpus {
+		for _, b := range w.gpus {
+			if a == b {
+				continue
+			}
+			can, err := a.dev.CanAccess(b.dev)
+			if err == nil && !can {
+				err = comm.Errorf("open p2p", w.cfg.FirstRank, comm.Unavailable,
+					"cuda:%d cannot address the memory of cuda:%d; use GPUs of one NVLink or PCIe root (weft doctor lists the pairs)",
+					a.dev.Ordinal(), b.dev.Ordinal())
+			}
+			if err == nil {
+				err = a.dev.EnablePeer(b.dev)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // openGroup makes the group of all ranks.

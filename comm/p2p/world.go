@@ -18,8 +18,9 @@ import (
 type gpu struct {
 	dev     *cuda.Device
 	kernels *kernels.Set
-	ranks   int // that share it
-	blocks  int // of one rank
+	ranks   int          // that share it
+	blocks  int          // of one rank
+	release func() error // of the hold on dev, while ranks may wait for each other; nil for a world of one
 
 	mu  sync.Mutex   // of aux
 	aux *cuda.Stream // for work that waits for no rank: one for all, because hardware queues are few
@@ -222,6 +223,11 @@ func (w *world) close(ctx context.Context) error {
 // free gives everything back.
 func (w *world) free() error {
 	var errs []error
+	for _, g := range w.gpus {
+		if g.release != nil {
+			errs = append(errs, g.release())
+		}
+	}
 	for _, r := range w.local {
 		errs = append(errs, r.arena.close())
 		if r.bounce != nil {
