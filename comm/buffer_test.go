@@ -49,6 +49,7 @@ func TestBufferFaults(t *testing.T) {
 		{OfBytes(make([]byte, 9)[1:], dtype.BF16, 2, 2), "not aligned"},
 		{At(gpu, 64, dtype.F32, 2, 8, 4), "stride 4"},
 		{At(gpu, 0, dtype.F32, 2, 8, 8), "null"},
+		{At(gpu, 66, dtype.F32, 2, 8, 8), "device address 0x42 is not aligned to an element of f32"},
 		{At(gpu, 64, dtype.Invalid, 2, 8, 8), "no element type"},
 	} {
 		require.ErrorContains(t, x.b.Validate(), x.text)
