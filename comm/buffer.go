@@ -164,11 +164,17 @@ func (b Buffer) RowBytes(i int) []byte {
 
 // Bytes returns all bytes of a contiguous CPU buffer. It panics on any other.
 func (b Buffer) Bytes() []byte {
-	if b.device.Kind != CPU || !b.Contiguous() {
-		panic(fmt.Sprintf("comm: bytes of %v", b))
+	if b.device.Kind != CPU || b.stride != b.cols && b.rows > 1 {
+		noBytes(&b)
 	}
 	return unsafe.Slice((*byte)(b.ptr), b.rows*b.cols*b.dtype.Size())
 }
+
+//go:noinline
+func noBytes(b *Buffer) { panic(fmt.Sprintf("comm: bytes of %v", *b)) }
+
+// Pointer returns the address of the first element in Go memory, which it keeps alive; nil if there is none, as on a GPU.
+func (b Buffer) Pointer() unsafe.Pointer { return b.ptr }
 
 // Rows returns the number of rows.
 func (b Buffer) Rows() int { return b.rows }

@@ -115,7 +115,10 @@ func (c *Comm) Barrier(s Stream) error {
 }
 
 func (c *Comm) one(s Stream, k OpKind, dst, src *Buffer, r ReduceOp, peer int) error {
-	c.parts = append(c.parts[:0], Part{Dst: *dst, Src: *src})
+	if len(c.parts) != 1 {
+		c.parts = append(c.parts[:0], Part{})
+	}
+	c.parts[0].Dst, c.parts[0].Src = *dst, *src
 	op := c.next(k, r, peer)
 	op.Send, op.Recv = Counts{}, Counts{}
 	return c.Do(s, op)

@@ -19,6 +19,10 @@ type shape struct {
 // check validates op and sets op.Shape.
 func (c *Comm) check(op *Op) error {
 	op.Shape = 0
+	if op.Kind == Barrier && op.Tag == 0 {
+		op.Shape = 1 // there is only one
+		return nil
+	}
 	if op.Kind >= NumOpKinds || op.Kind == Barrier || len(op.Parts) != 1 {
 		return op.validate(c)
 	}
@@ -61,8 +65,8 @@ func (c *Comm) remember(k *shape, op *Op, p *Part) {
 		}
 		k.rule, _ = op.countRows("counts", &op.Send, c, false)
 	}
-	if op.Kind == Send || op.Kind == Recv || op.Kind == Reduce && c.rank != op.Peer {
-		return // one of the buffers is not looked at
+	if op.Kind == Send || op.Kind == Recv || op.Kind == Reduce {
+		return // one of the buffers may not be looked at
 	}
 	c.numShapes++
 	k.id, k.reduce, k.peer, k.tag = c.numShapes, op.Reduce, op.Peer, op.Tag

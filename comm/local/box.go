@@ -1,6 +1,7 @@
 package local
 
 import (
+	"math"
 	"sync/atomic"
 	"unsafe"
 
@@ -18,12 +19,10 @@ import (
 type box struct {
 	call      atomic.Uint64 // number of the call it is of, stored last; 0 if the rank took back that it had come
 	signature uint64
-	state     uint32
 	src, dst  unsafe.Pointer
-	srcBytes  int
-	dstBytes  int
-	_         [8]byte
-	payload   [payloadBytes]byte // from 64 on; of alltoallv the counts come first
+	state     uint32
+	_         [4]byte
+	payload   [payloadBytes]byte // the first 24 bytes are in the line of the words above; of alltoallv the counts come first
 }
 
 // States of a box, each better than the one before.
@@ -34,7 +33,7 @@ const (
 )
 
 // payloadBytes is the most that is packed: above it, a second meeting is cheaper than the copies. See BenchmarkSmall.
-const payloadBytes = 960
+const payloadBytes = 984
 
 // boxes are the two boxes of a seat. The runtime puts eight bytes before an object of this size: each box begins at a cache line.
 type boxes struct {
@@ -64,10 +63,10 @@ func (c *call) fill() {
 		if _, recvHost := op.Recv.Host(); !host || !recvHost || c.size > maxBoxed {
 			return
 		}
-		counts := b.counts(2 * c.size)
-		copy(counts, c.send)
-		copy(counts[c.size:], c.recv)
-		at = 16 * c.size
+		if !b.putCounts(c.send, c.recv) {
+			return
+		}
+		at = countBytes(c.size)
 	}
 	b.state = packed
 	for i := range op.Parts {
@@ -78,6 +77,9 @@ func (c *call) fill() {
 			return
 		}
 		size := int(rowBytes(p.Src)) * src
+		if len(op.Parts) == 1 {
+			at = begin(at, size)
+		}
 		if b.state == packed && at+size <= payloadBytes {
 			copy(b.payload[at:], p.Src.Bytes()[:size])
 			at = aligned(at + size)
@@ -94,24 +96,45 @@ func (c *call) fill() {
 }
 
 // point sets the addresses.
-func (b *box) point(p *comm.Part) {
-	b.src, b.srcBytes, b.dst, b.dstBytes = nil, 0, nil, 0
-	if s := p.Src; s.Rows() > 0 {
-		x := s.Bytes()
-		b.src, b.srcBytes = unsafe.Pointer(unsafe.SliceData(x)), len(x)
-	}
-	if d := p.Dst; d.Rows() > 0 {
-		x := d.Bytes()
-		b.dst, b.dstBytes = unsafe.Pointer(unsafe.SliceData(x)), len(x)
-	}
-}
+func (b *box) point(p *comm.Part) { b.src, b.dst = p.Src.Pointer(), p.Dst.Pointer() }
 
-func (b *box) srcAt(lo, hi int) []byte { return unsafe.Slice((*byte)(b.src), b.srcBytes)[lo:hi] }
-func (b *box) dstAt(lo, hi int) []byte { return unsafe.Slice((*byte)(b.dst), b.dstBytes)[lo:hi] }
+func (b *box) srcAt(lo, hi int) []byte { return unsafe.Slice((*byte)(unsafe.Add(b.src, lo)), hi-lo) }
+func (b *box) dstAt(lo, hi int) []byte { return unsafe.Slice((*byte)(unsafe.Add(b.dst, lo)), hi-lo) }
 
 // counts views the beginning of the payload as n numbers.
-func (b *box) counts(n int) []int {
-	return unsafe.Slice((*int)(unsafe.Pointer(&b.payload)), len(b.payload)/8)[:n]
+func (b *box) counts(n int) []int32 {
+	return unsafe.Slice((*int32)(unsafe.Pointer(&b.payload)), len(b.payload)/4)[:n]
+}
+
+// putCounts begins the payload with counts. It reports false if one is too large.
+func (b *box) putCounts(send, recv []int) bool {
+	counts := b.counts(len(send) + len(recv))
+	for i, n := range send {
+		if n > math.MaxInt32 {
+			return false
+		}
+		counts[i] = int32(n)
+	}
+	for i, n := range recv {
+		if n > math.MaxInt32 {
+			return false
+		}
+		counts[len(send)+i] = int32(n)
+	}
+	return true
+}
+
+// countBytes is the room that the counts of an alltoallv take.
+func countBytes(size int) int { return 8 * size }
+
+// begin returns where in the payload size bytes of a call of one part begin, after head bytes of counts: at once if they fit
+// the first line, else with a line.
+func begin(head, size int) int {
+	const first, line = 24, 64
+	if head+size <= first {
+		return head
+	}
+	return first + (max(head-first, 0)+line-1)/line*line
 }
 
 // aligned rounds up to what every element type may begin at.
@@ -148,9 +171,9 @@ func (c *call) rows(p *comm.Part) (src, dst int) {
 	return 0, p.Dst.Rows() // Recv
 }
 
-func sum(x []int) (s int) {
+func sum[T int | int32](x []T) (s int) {
 	for _, v := range x {
-		s += v
+		s += int(v)
 	}
 	return s
 }
@@ -209,7 +232,7 @@ func (m *meeting) unpack(turn, pos int) {
 	clear(s.at[:len(m.seats)])
 	if c.op.Kind == comm.AllToAllV {
 		for i := range m.seats {
-			s.at[i] = 16 * len(m.seats)
+			s.at[i] = countBytes(len(m.seats))
 		}
 	}
 	for k := range c.op.Parts {
@@ -227,6 +250,9 @@ func (m *meeting) unpackReduced(turn, pos int, c *call, p *comm.Part) {
 	src, dst := c.rows(p)
 	rb := int(rowBytes(p.Src))
 	lo := s.at[0]
+	if len(c.op.Parts) == 1 {
+		lo = begin(lo, src*rb)
+	}
 	for i := range m.seats { // every rank gives the same number of rows
 		s.at[i] = aligned(lo + src*rb)
 	}
@@ -260,7 +286,7 @@ func (m *meeting) unpackCopied(turn, pos int, c *call, p *comm.Part) {
 			given = n
 		case comm.AllToAllV:
 			send := b.counts(len(m.seats))
-			skip, n, given = sum(send[:pos]), send[pos], sum(send)
+			skip, n, given = sum(send[:pos]), int(send[pos]), sum(send)
 		case comm.Broadcast:
 			if i == c.op.Peer {
 				if given = p.Src.Rows(); i != pos {
@@ -272,6 +298,9 @@ func (m *meeting) unpackCopied(turn, pos int, c *call, p *comm.Part) {
 				n = p.Dst.Rows()
 				given = n
 			}
+		}
+		if len(c.op.Parts) == 1 {
+			s.at[i] = begin(s.at[i], given*rb)
 		}
 		if n > 0 {
 			from := s.at[i] + skip*rb

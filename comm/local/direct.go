@@ -26,7 +26,7 @@ func (m *meeting) workDirect(turn, pos int, plan *plan, j *job) {
 		m.reduceDirect(turn, lo*size, hi*size, j, c, m.boxes[turn])
 	case comm.Reduce:
 		if pos == c.op.Peer {
-			m.reduceDirect(turn, 0, own.srcBytes, j, c, m.boxes[turn][pos:pos+1])
+			m.reduceDirect(turn, 0, src.Rows()*rb, j, c, m.boxes[turn][pos:pos+1])
 		}
 	case comm.ReduceScatter, comm.ReduceScatterV:
 		lo, hi := plan.offsets[pos]*rb, plan.offsets[pos+1]*rb
@@ -37,7 +37,8 @@ func (m *meeting) workDirect(turn, pos int, plan *plan, j *job) {
 		}
 	case comm.Broadcast:
 		if pos != c.op.Peer {
-			j.copyOther(own.dstAt(0, own.dstBytes), m.box(turn, c.op.Peer).srcAt(0, own.dstBytes))
+			n := src.Rows() * rb
+			j.copyOther(own.dstAt(0, n), m.box(turn, c.op.Peer).srcAt(0, n))
 		}
 	case comm.AllGather, comm.AllGatherV:
 		off := plan.offsets
@@ -49,7 +50,8 @@ func (m *meeting) workDirect(turn, pos int, plan *plan, j *job) {
 	case comm.AllToAllV:
 		m.exchangeDirect(turn, pos, rb, j)
 	case comm.Send:
-		j.copyOther(m.box(turn, 1).dstAt(0, own.srcBytes), own.srcAt(0, own.srcBytes))
+		n := src.Rows() * rb
+		j.copyOther(m.box(turn, 1).dstAt(0, n), own.srcAt(0, n))
 	}
 }
 
@@ -80,7 +82,7 @@ func (m *meeting) exchangeDirect(turn, pos, rb int, j *job) {
 	recv := own.counts(2 * size)[size:]
 	for k := range size {
 		i := (pos + k) % size
-		if n := recv[i]; n > 0 {
+		if n := int(recv[i]); n > 0 {
 			from, to := m.box(turn, i), sum(recv[:i])*rb
 			at := sum(from.counts(size)[:pos]) * rb
 			j.copyOther(own.dstAt(to, to+n*rb), from.srcAt(at, at+n*rb))

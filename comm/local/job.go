@@ -4,6 +4,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/internal/par"
+	"github.com/weftgo/weft/internal/simd"
 )
 
 // job is the copying and reducing of one rank, in pieces that idle cores may take. Its functions are bound once, so that
@@ -122,13 +123,15 @@ func (j *job) reduceFlat(t dtype.DType, r comm.ReduceOp) {
 	j.dtype, j.reduce = t, r
 	n := len(j.outs[0])
 	j.stream = n*len(j.outs) >= streamBytes && !j.inPlace()
-	if count, grain := n/t.Size(), j.grain(t.Size()); count <= grain {
+	if count, grain := n/t.Size(), j.grain(t.Size()); count <= grain && plain(t, r) {
+		simd.SumAllBytes(j.outs, j.ins, t == dtype.BF16, j.stream)
+	} else if count <= grain {
 		j.reduceWith(j.scratch(), 0, count)
 	} else {
 		par.For(count, grain, j.denseFn)
 	}
-	clear(j.ins)
-	clear(j.outs)
+	drop(j.ins)
+	drop(j.outs)
 	j.ins, j.outs = j.ins[:0], j.outs[:0]
 }
 
@@ -161,8 +164,7 @@ func (j *job) reduceDense(lo, hi int) {
 
 func (j *job) reduceWith(p *piece, lo, hi int) {
 	size, step := j.dtype.Size(), hi-lo
-	direct := j.reduce == comm.Sum && (j.dtype == dtype.F32 || j.dtype == dtype.BF16) // needs no memory of the piece
-	if !direct {
+	if !j.plain() {
 		step = min(step, pieceSize)
 	}
 	for ; lo < hi; lo += step {
@@ -176,6 +178,13 @@ func (j *job) reduceWith(p *piece, lo, hi int) {
 		p.reduceTo(p.dsts[:len(j.outs)], p.srcs[:len(j.ins)], j.dtype, j.reduce, j.stream)
 	}
 	p.forget(len(j.ins), len(j.outs))
+}
+
+// plain reports whether the reduction needs no memory of a piece.
+func (j *job) plain() bool { return plain(j.dtype, j.reduce) }
+
+func plain(t dtype.DType, r comm.ReduceOp) bool {
+	return r == comm.Sum && (t == dtype.F32 || t == dtype.BF16)
 }
 
 // reduceRange reduces a range of elements, counted from base, row by row. A piece is read from all inputs before it is

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
@@ -15,34 +16,40 @@ type prepared struct {
 	state     uint32
 	plan      plan
 	sent      int64
-	counts    []int // alltoallv: what the payload begins with
-	give      int   // bytes that the rank puts into the payload after the counts
+	head      int // bytes of counts that the payload begins with
+	give      int // bytes that the rank puts into the payload after them
 	rowBytes  int
+	at        int   // where they begin
 	lo, hi    int   // reductions: the bytes of the payload that this rank gets the sum of
 	cuts      []int // others: bytes [cuts[i], cuts[i+1]) of dst come from rank i
 }
 
 // prepare notes what the published call of the seat has in common with later ones.
 func (m *meeting) prepare(k *prepared, pos int, c *call) {
-	p, b := &c.op.Parts[0], c.box
-	k.shape, k.signature, k.state, k.rowBytes = c.op.Shape, c.signature, b.state, int(rowBytes(p.Dst))
-	if b.state == opaque {
+	k.shape, k.signature, k.state = c.op.Shape, c.signature, c.box.state
+	if k.state == opaque || c.op.Kind == comm.Barrier {
 		return // nothing of what follows is used
 	}
+	p := &c.op.Parts[0]
+	k.rowBytes = int(rowBytes(p.Dst))
 	c.layout(&k.plan)
 	k.sent = m.sentBytes(c.turn, pos, &k.plan)
 	src, dst := c.rows(p)
-	k.give, k.lo, k.hi = src*k.rowBytes, 0, dst*k.rowBytes
-	k.counts, k.cuts = k.counts[:0], append(k.cuts[:0], 0)
+	k.head, k.cuts = 0, append(k.cuts[:0], 0)
+	if c.op.Kind == comm.AllToAllV {
+		k.head = countBytes(c.size)
+	}
+	k.give = src * k.rowBytes
+	k.at = begin(k.head, k.give)
+	k.lo, k.hi = k.at, k.at+dst*k.rowBytes
 	switch c.op.Kind {
 	case comm.ReduceScatter, comm.ReduceScatterV:
-		k.lo, k.hi = k.plan.offsets[pos]*k.rowBytes, k.plan.offsets[pos+1]*k.rowBytes
+		k.lo, k.hi = k.at+k.plan.offsets[pos]*k.rowBytes, k.at+k.plan.offsets[pos+1]*k.rowBytes
 	case comm.AllGather, comm.AllGatherV:
 		for _, rows := range k.plan.offsets[1:] {
 			k.cuts = append(k.cuts, rows*k.rowBytes)
 		}
 	case comm.AllToAllV:
-		k.counts = append(append(k.counts, c.send...), c.recv...)
 		for i, rows := range c.recv {
 			k.cuts = append(k.cuts, k.cuts[i]+rows*k.rowBytes)
 		}
@@ -72,15 +79,18 @@ func (c *call) again(k *prepared, op *comm.Op) {
 	c.op, c.split, c.signature = op, false, k.signature
 	c.send, _ = op.Send.Host()
 	c.recv, _ = op.Recv.Host()
-	b, p := c.box, &op.Parts[0]
+	b := c.box
 	b.signature, b.state = k.signature, k.state
-	if k.state == opaque {
+	if k.state == opaque || op.Kind == comm.Barrier {
 		return
 	}
+	p := &op.Parts[0]
 	b.point(p)
-	head := copy(b.counts(len(k.counts)), k.counts) * 8
+	if k.head > 0 {
+		b.putCounts(c.send, c.recv)
+	}
 	if k.state == packed && k.give > 0 {
-		copy(b.payload[head:], p.Src.Bytes()[:k.give])
+		copy(b.payload[k.at:], unsafe.Slice((*byte)(p.Src.Pointer()), k.give))
 	}
 }
 
@@ -102,7 +112,9 @@ func (m *meeting) runQuick(k *prepared, turn, pos int, c *call, stats *comm.OpSt
 	if state == direct {
 		return m.runDirect(turn, pos, c, &k.plan, stats)
 	}
-	m.unpackOne(k, turn, pos, c.op)
+	if c.op.Kind != comm.Barrier {
+		m.unpackOne(k, turn, pos, c.op)
+	}
 	return nil
 }
 
@@ -111,25 +123,27 @@ func (m *meeting) unpackOne(k *prepared, turn, pos int, op *comm.Op) {
 	boxes, p := m.boxes[turn], &op.Parts[0]
 	if op.Kind.Reduces() {
 		if k.lo < k.hi {
-			m.sumBoxes(k, turn, pos, op, p.Dst.Bytes()[:k.hi-k.lo])
-		}
-		return
-	}
-	if op.Kind == comm.Broadcast {
-		if pos != op.Peer {
-			copy(p.Dst.Bytes()[:k.hi], boxes[op.Peer].payload[:])
+			m.sumBoxes(k, turn, pos, op, unsafe.Slice((*byte)(p.Dst.Pointer()), k.hi-k.lo))
 		}
 		return
 	}
 	size := len(boxes)
+	if op.Kind == comm.Broadcast {
+		if n := p.Dst.Rows() * k.rowBytes; pos != op.Peer {
+			copy(unsafe.Slice((*byte)(p.Dst.Pointer()), n), boxes[op.Peer].payload[begin(0, n):])
+		}
+		return
+	}
 	if k.cuts[size] == 0 {
 		return
 	}
-	dst := p.Dst.Bytes()
+	dst := unsafe.Slice((*byte)(p.Dst.Pointer()), k.cuts[size])
 	for i, b := range boxes {
-		from, lo, hi := 0, k.cuts[i], k.cuts[i+1]
+		lo, hi := k.cuts[i], k.cuts[i+1]
+		from := begin(0, hi-lo)
 		if op.Kind == comm.AllToAllV {
-			from = 16*size + sum(b.counts(size)[:pos])*k.rowBytes
+			send := b.counts(size)
+			from = begin(k.head, sum(send)*k.rowBytes) + sum(send[:pos])*k.rowBytes
 		}
 		copy(dst[lo:hi], b.payload[from:])
 	}

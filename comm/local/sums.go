@@ -15,24 +15,29 @@ const pieceSize = 2048
 
 // piece is the memory of one goroutine that reduces.
 type piece struct {
-	srcs, dsts     [MaxRanks][]byte
-	floats, floatD [MaxRanks][]float32 // srcs and dsts again
-	halves, halfD  [MaxRanks][]uint16  // srcs and dsts again
-	acc            [pieceSize]float32
-	tmp            [pieceSize]float32
-	out            [pieceSize]int64 // room for any integer type
+	srcs, dsts [MaxRanks][]byte
+	halves     [MaxRanks][]uint16 // srcs again
+	acc        [pieceSize]float32
+	tmp        [pieceSize]float32
+	out        [pieceSize]int64 // room for any integer type
 }
 
 var pieces = sync.Pool{New: func() any { return new(piece) }}
 
 // forget drops the references to the callers' memory.
 func (p *piece) forget(numSrcs, numDsts int) {
-	clear(p.srcs[:numSrcs])
-	clear(p.floats[:numSrcs])
-	clear(p.halves[:numSrcs])
-	clear(p.dsts[:numDsts])
-	clear(p.floatD[:numDsts])
-	clear(p.halfD[:numDsts])
+	drop(p.srcs[:numSrcs])
+	drop(p.dsts[:numDsts])
+	if p.halves[0] != nil {
+		clear(p.halves[:numSrcs])
+	}
+}
+
+// drop is clear for a list that is mostly short: clear prepares for long ones.
+func drop(x [][]byte) {
+	for i := len(x) - 1; i >= 0; i-- {
+		x[i] = nil
+	}
 }
 
 // reduceTo combines srcs in order into each of dsts. All have the same length. Dsts may be among srcs: they are written only after,
@@ -40,9 +45,9 @@ func (p *piece) forget(numSrcs, numDsts int) {
 func (p *piece) reduceTo(dsts, srcs [][]byte, t dtype.DType, r comm.ReduceOp, stream bool) {
 	switch {
 	case t == dtype.F32 && r == comm.Sum:
-		simd.SumAll(floats(&p.floatD, dsts), floats(&p.floats, srcs), stream)
+		simd.SumAllBytes(dsts, srcs, false, stream)
 	case t == dtype.BF16 && r == comm.Sum:
-		simd.SumAllBF16(halves(&p.halfD, dsts), halves(&p.halves, srcs), stream)
+		simd.SumAllBytes(dsts, srcs, true, stream)
 	default:
 		p.reduce(dsts[0], srcs, t, r)
 		for _, d := range dsts[1:] {
@@ -69,14 +74,6 @@ func (p *piece) reduce(out []byte, srcs [][]byte, t dtype.DType, r comm.ReduceOp
 		p.reduceFloats(acc, srcs, t, r)
 		narrow(out, acc, t)
 	}
-}
-
-// floats views bytes as float32, with memory for the list.
-func floats(list *[MaxRanks][]float32, bytes [][]byte) [][]float32 {
-	for i, b := range bytes {
-		list[i] = of[float32](b)
-	}
-	return list[:len(bytes)]
 }
 
 // halves views bytes as 16-bit words, with memory for the list.

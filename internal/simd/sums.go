@@ -1,6 +1,10 @@
 package simd
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/weftgo/weft/internal/race"
+)
 
 //go:generate go -C ../tools run ./asm -kind sums -out ../simd/sums_amd64.s -stubs ../simd/sums_amd64.go -pkg simd
 
@@ -60,6 +64,65 @@ func SumAllBF16(dsts, srcs [][]uint16, stream bool) {
 		for _, d := range dsts {
 			d[i] = v
 		}
+	}
+}
+
+// SumAllBytes is [SumAll], or with halves [SumAllBF16], for arrays that are given as bytes. They begin where an element may.
+func SumAllBytes(dsts, srcs [][]byte, halves, stream bool) {
+	size := checkAll(dsts, srcs)
+	if size == 0 {
+		return
+	}
+	done := 0
+	if current != Go && len(srcs) > 0 {
+		const step = 32 // bytes of the smallest step of either kernel
+		if done = size / step * step; done > 0 {
+			reportBytes(dsts, srcs, done)
+			stream = stream && streamable(dsts)
+			if halves {
+				sumAllBF16Vec(arrays[uint16](dsts), arrays[uint16](srcs), done/2, stream)
+			} else {
+				sumAllVec(arrays[float32](dsts), arrays[float32](srcs), done/4, stream)
+			}
+		}
+	}
+	if halves {
+		for i := done; i < size; i += 2 {
+			var acc float32
+			for _, s := range srcs {
+				acc += bf16.widen(*(*uint16)(unsafe.Pointer(&s[i])))
+			}
+			v := bf16.narrow(acc)
+			for _, d := range dsts {
+				*(*uint16)(unsafe.Pointer(&d[i])) = v
+			}
+		}
+		return
+	}
+	for i := done; i < size; i += 4 {
+		var acc float32
+		for _, s := range srcs {
+			acc += *(*float32)(unsafe.Pointer(&s[i]))
+		}
+		for _, d := range dsts {
+			*(*float32)(unsafe.Pointer(&d[i])) = acc
+		}
+	}
+}
+
+// arrays gives byte arrays another type. Their lengths are then wrong: the assembly is told the number of elements.
+func arrays[T float32 | uint16](x [][]byte) [][]T { return *(*[][]T)(unsafe.Pointer(&x)) }
+
+// reportBytes tells the race detector what the assembly reads and writes.
+func reportBytes(dsts, srcs [][]byte, n int) {
+	if !race.Enabled {
+		return
+	}
+	for _, s := range srcs {
+		race.ReadRange(unsafe.Pointer(unsafe.SliceData(s)), n)
+	}
+	for _, d := range dsts {
+		race.WriteRange(unsafe.Pointer(unsafe.SliceData(d)), n)
 	}
 }
 
