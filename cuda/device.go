@@ -136,6 +136,7 @@ type Device struct {
 	ctx   uintptr
 	alive atomic.Int64 // bytes
 	refs  int          // guarded by opened.mu
+	holds holds
 }
 
 var opened struct {

@@ -153,6 +153,40 @@ func TestFakeMemory(t *testing.T) {
 	require.Zero(t, d.Alive())
 }
 
+func TestFakeHold(t *testing.T) {
+	if !withFake(t, nil) {
+		return
+	}
+	d, _ := fake(t)
+	one, two := d.Hold(), d.Hold()
+	addr, err := d.Alloc(64)
+	require.NoError(t, err)
+	p, err := d.AllocHost(8)
+	require.NoError(t, err)
+	m, err := d.LoadModule([]byte("good"))
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(d.Free(addr), p.Close(), p.Close(), m.Close(), m.Close()))
+	require.Equal(t, 3, d.PutOff())
+	require.Equal(t, 2, d.Alive(), "not given back yet")
+	require.NoError(t, errors.Join(one(), one()))
+	require.Equal(t, 3, d.PutOff(), "somebody still holds it")
+	_, err = d.Alloc(2 << 20)
+	require.ErrorIs(t, err, cuda.OutOfMemory)
+	require.ErrorContains(t, err, "alloc 2097152 bytes (while ranks may wait for each other, 3 frees are put off; see Reclaim)")
+	require.NoError(t, d.Reclaim())
+	require.Zero(t, d.PutOff())
+	require.Zero(t, d.Alive())
+	addr, err = d.Alloc(64)
+	require.NoError(t, err)
+	require.NoError(t, d.Free(addr))
+	require.NoError(t, two())
+	require.Zero(t, d.Alive())
+	addr, err = d.Alloc(64)
+	require.NoError(t, err)
+	require.NoError(t, d.Free(addr))
+	require.Zero(t, d.Alive(), "at once again")
+}
+
 type fakeParams struct {
 	a, b uintptr
 	n    int32

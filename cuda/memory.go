@@ -6,29 +6,35 @@ import (
 )
 
 // Alloc returns the address of bytes of device memory, aligned to 256. The caller owns it and calls Free. Its content is
-// undefined. Allocating and freeing may wait for all kernels of the device: do neither while ranks wait for each other.
+// undefined. Allocating may wait for all kernels of the device: do not do it while ranks wait for each other.
 func (d *Device) Alloc(bytes int) (uintptr, error) {
 	if bytes <= 0 {
 		return 0, &Error{Call: fmt.Sprintf("alloc %d bytes", bytes), Device: d.info.Ordinal, Code: InvalidValue}
 	}
 	var addr uintptr
-	if err := d.checkf(cuMemAlloc(d.ctx, &addr, uintptr(bytes)), "alloc %d bytes", bytes); err != nil {
-		return 0, err
+	if c := cuMemAlloc(d.ctx, &addr, uintptr(bytes)); c != success {
+		text := fmt.Sprintf("alloc %d bytes", bytes)
+		if n := d.PutOff(); n > 0 && c == OutOfMemory {
+			text += fmt.Sprintf(" (while ranks may wait for each other, %d frees are put off; see Reclaim)", n)
+		}
+		return 0, d.check(c, text)
 	}
 	d.alive.Add(1)
 	return addr, nil
 }
 
-// Free gives memory of Alloc back. Freeing 0 does nothing.
+// Free gives memory of Alloc back, later while the device is held: see [Device.Hold]. Freeing 0 does nothing.
 func (d *Device) Free(addr uintptr) error {
 	if addr == 0 {
 		return nil
 	}
-	if err := d.check(cuMemFree(d.ctx, addr), "free"); err != nil {
-		return err
-	}
-	d.alive.Add(-1)
-	return nil
+	return d.whenReleased(func() error {
+		if err := d.check(cuMemFree(d.ctx, addr), "free"); err != nil {
+			return err
+		}
+		d.alive.Add(-1)
+		return nil
+	})
 }
 
 // Alive returns how many allocations of Alloc, AllocHost and Create of this device were not given back yet.
@@ -70,17 +76,20 @@ func (p *Pinned) Bytes() []byte { return p.bytes }
 // Addr returns the address, the same on the host and on every device.
 func (p *Pinned) Addr() uintptr { return p.addr }
 
-// Close frees the memory. No copy or kernel may still use it.
+// Close frees the memory, later while the device is held: see [Device.Hold]. No copy or kernel may still use it.
 func (p *Pinned) Close() error {
 	if p.addr == 0 {
 		return nil
 	}
-	if err := p.dev.check(cuMemFreeHost(p.dev.ctx, p.addr), "free pinned memory"); err != nil {
-		return err
-	}
+	d, addr := p.dev, p.addr
 	p.addr, p.bytes = 0, nil
-	p.dev.alive.Add(-1)
-	return nil
+	return d.whenReleased(func() error {
+		if err := d.check(cuMemFreeHost(d.ctx, addr), "free pinned memory"); err != nil {
+			return err
+		}
+		d.alive.Add(-1)
+		return nil
+	})
 }
 
 // Register pins host memory that is not Go's, such as a mapped file, so that Copy may use its address; Unregister undoes it.

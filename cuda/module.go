@@ -26,14 +26,14 @@ func (d *Device) LoadModule(image []byte) (*Module, error) {
 	return m, nil
 }
 
-// Close unloads the code. None of its kernels may be running.
+// Close unloads the code, later while the device is held: see [Device.Hold]. None of its kernels may be running.
 func (m *Module) Close() error {
 	if m.handle == 0 {
 		return nil
 	}
-	err := m.dev.check(cuModuleUnload(m.dev.ctx, m.handle), "unload a module")
+	d, handle := m.dev, m.handle
 	m.handle = 0
-	return err
+	return d.whenReleased(func() error { return d.check(cuModuleUnload(d.ctx, handle), "unload a module") })
 }
 
 // Global returns the address and size of a __device__ variable.

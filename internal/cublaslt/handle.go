@@ -22,6 +22,7 @@ type Handle struct {
 	workspace uintptr
 	bytes     int
 	plans     map[Problem]*plans
+	warming   bool // in Warm, whose caller knows that no rank waits
 }
 
 // New makes a handle with a workspace of so many bytes of device memory, 0 for DefaultWorkspace. The caller calls Close
@@ -55,6 +56,10 @@ func (h *Handle) find(p Problem) (*plans, *plan, error) {
 	key.M = Bucket(p.M)
 	set := h.plans[key]
 	if set == nil {
+		if !h.warming && h.dev.Held() {
+			return nil, nil, &Error{Text: fmt.Sprintf("[%d, %d] x [%d, %d] of %v was never run, and its first run would wait for kernels that may wait for this rank; call Warm before ranks wait for each other",
+				p.M, p.K, p.K, p.N, p.Type), Code: comm.Invalid}
+		}
 		top, err := h.newPlan(key)
 		if err != nil {
 			return nil, nil, err
@@ -106,7 +111,8 @@ func (h *Handle) newPlan(p Problem) (*plan, error) {
 }
 
 // Matmul enqueues D = alpha · A · B + beta · D on s: one cgo call and no allocation once p's bucket is planned. Addresses
-// and row strides are multiples of 16 bytes. M = 0 is nothing to do.
+// and row strides are multiples of 16 bytes. M = 0 is nothing to do. On a device whose kernels may wait for each other
+// (cuda.Device.Hold: a world of several ranks is open) a product that was not warmed is Invalid.
 func (h *Handle) Matmul(s *cuda.Stream, p Problem, d, a, b uintptr, alpha, beta float32) error {
 	if p.M == 0 {
 		return nil
@@ -141,6 +147,8 @@ func (h *Handle) run(s *cuda.Stream, pl *plan, m int, d, a, b uintptr, alpha, be
 // Warm plans the buckets of p for M from 1 to p.M, checks which M each bucket's algorithm refuses, and runs every algorithm
 // once on scratch memory, so that no later product plans anything or loads code. It returns when they are done.
 func (h *Handle) Warm(s *cuda.Stream, p Problem) (err error) {
+	h.warming = true
+	defer func() { h.warming = false }()
 	q := p.dense()
 	size := int(p.Type.Size())
 	span := func(rows, ld, stride int) int { return ((q.Batch-1)*stride + rows*ld) * size }
