@@ -122,6 +122,25 @@ func TestConfined(t *testing.T) {
 	require.ErrorContains(t, err, "message 0 is not a JSON object")
 }
 
+func TestMentions(t *testing.T) {
+	for source, want := range map[string]bool{"{% if tools %}": true, "tools": true, "{{ my_tools }}{{ toolset }}": false, "{{tools|tojson}}": true,
+		"{{ xtools }}{% for t in tools%}": true, "": false} {
+		require.Equal(t, want, (&Template{source: source}).Mentions("tools"), source)
+	}
+}
+
+// JSON that is nested deep would grow with the square of its length where a template indents it.
+func TestDepth(t *testing.T) {
+	deep := func(n int) string {
+		return `{"role":"user","content":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`
+	}
+	_, err := render(t, "{{ messages | tojson(indent=16) }}", Input{Messages: raws(deep(60))})
+	require.NoError(t, err)
+	_, err = render(t, "{{ messages | tojson(indent=16) }}", Input{Messages: raws(deep(9000))})
+	require.ErrorIs(t, err, ErrRender)
+	require.ErrorContains(t, err, "nested")
+}
+
 func TestConcurrent(t *testing.T) {
 	p, err := Parse("{% set ns = namespace(s='') %}{% for m in messages %}{% set ns.s = ns.s + m.content %}{% endfor %}{{ ns.s }}", "", "")
 	require.NoError(t, err)

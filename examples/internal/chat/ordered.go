@@ -35,14 +35,20 @@ func (o keyOrder) list(raw []json.RawMessage, what string) ([]any, error) {
 func (o keyOrder) value(raw json.RawMessage) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	v, err := o.next(d)
+	v, err := o.next(d, 0)
 	if err == nil && d.More() {
 		err = fmt.Errorf("more than one JSON value")
 	}
 	return v, err
 }
 
-func (o keyOrder) next(d *json.Decoder) (any, error) {
+// maxDepth is how deep JSON may be nested: a template may indent it, which takes space for each level of each line.
+const maxDepth = 64
+
+func (o keyOrder) next(d *json.Decoder, depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("JSON is nested deeper than %d", maxDepth)
+	}
 	t, err := d.Token()
 	if err != nil {
 		return nil, err
@@ -57,7 +63,7 @@ func (o keyOrder) next(d *json.Decoder) (any, error) {
 		if t == '[' {
 			list := []any{}
 			for d.More() {
-				v, err := o.next(d)
+				v, err := o.next(d, depth+1)
 				if err != nil {
 					return nil, err
 				}
@@ -66,12 +72,12 @@ func (o keyOrder) next(d *json.Decoder) (any, error) {
 			_, err := d.Token()
 			return list, err
 		}
-		return o.object(d)
+		return o.object(d, depth)
 	}
 	return t, nil
 }
 
-func (o keyOrder) object(d *json.Decoder) (any, error) {
+func (o keyOrder) object(d *json.Decoder, depth int) (any, error) {
 	m := map[string]any{}
 	var keys []string
 	for d.More() {
@@ -80,7 +86,7 @@ func (o keyOrder) object(d *json.Decoder) (any, error) {
 			return nil, err
 		}
 		key := t.(string) // the decoder sees to it
-		v, err := o.next(d)
+		v, err := o.next(d, depth+1)
 		if err != nil {
 			return nil, err
 		}

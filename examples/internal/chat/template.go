@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/nikolalohinski/gonja/v2"
 	"github.com/nikolalohinski/gonja/v2/config"
@@ -27,6 +29,7 @@ var ErrRender = errors.New("chat template")
 // Template is a parsed chat template. Any number of goroutines may use it at once.
 type Template struct {
 	parsed   *exec.Template
+	source   string
 	bos, eos string
 	now      func() time.Time
 }
@@ -52,8 +55,26 @@ func Parse(source, bos, eos string) (t *Template, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("chat template: %w", shorten(err))
 	}
-	return &Template{parsed: parsed, bos: bos, eos: eos, now: time.Now}, nil
+	return &Template{parsed: parsed, source: source, bos: bos, eos: eos, now: time.Now}, nil
 }
+
+// Mentions reports whether the template has a word, such as the name of a variable.
+func (t *Template) Mentions(word string) bool {
+	for rest := t.source; ; {
+		i := strings.Index(rest, word)
+		if i < 0 {
+			return false
+		}
+		before, _ := utf8.DecodeLastRuneInString(rest[:i])
+		after, _ := utf8.DecodeRuneInString(rest[i+len(word):])
+		if !ofWord(before) && !ofWord(after) {
+			return true
+		}
+		rest = rest[i+len(word):]
+	}
+}
+
+func ofWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 // Render returns the prompt of a conversation. Errors wrap ErrRender.
 func (t *Template) Render(in Input) (text string, err error) {

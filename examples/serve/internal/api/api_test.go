@@ -113,7 +113,7 @@ func TestNoTokenizer(t *testing.T) {
 
 func TestChat(t *testing.T) {
 	c, err := ParseChat([]byte(`{"messages":[{"role":"system","content":[{"type":"text","text":"a"},{"type":"text","text":"b\""}]},{"role":"user","content":"x"},
-		{"role":"assistant"}],"logprobs":true,"top_logprobs":3,"max_tokens":5,"max_completion_tokens":7,"tools":[{"type":"function"}],"tool_choice":"none",
+		{"role":"assistant"}],"logprobs":true,"top_logprobs":3,"max_tokens":5,"max_completion_tokens":7,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none",
 		"chat_template_kwargs":{"enable_thinking":false}}`), limits)
 	require.Nil(t, err)
 	require.Equal(t, 3, c.Logprobs)
@@ -127,11 +127,12 @@ func TestChat(t *testing.T) {
 	require.Equal(t, []string{"a\nb\"", "x", ""}, contents)
 	require.Len(t, c.Chat.Tools, 1)
 	require.True(t, c.Chat.AddGenerationPrompt)
+	require.False(t, c.Chat.FindCalls)
 
 	for body, text := range map[string]string{
 		`{}`: "messages", `{"messages":[]}`: "messages", `{"messages":[1]}`: "role", `{"messages":[{"role":"alien","content":"x"}]}`: "role",
 		`{"messages":[{"role":"user"}]}`: "no content", `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`: "only text",
-		`{"messages":[{"role":"user","content":5}]}`: "string or a list", `{"messages":[{"role":"user","content":"x"}],"tools":[{}]}`: "tool_choice",
+		`{"messages":[{"role":"user","content":5}]}`: "string or a list", `{"messages":[{"role":"user","content":"x"}],"tools":[{}]}`: "tool 0",
 		`{"messages":[{"role":"user","content":"x"}],"top_logprobs":1}`:       "logprobs: true",
 		`{"messages":[{"role":"user","content":"x"}],"logprobs":1}`:           "true or false",
 		`{"messages":[{"role":"user","content":"x"}],"chat_template":"{{}}"}`: "chat_template", `{"messages":[{"role":"user","content":"x"}],"max_tokens":0}`: "max_tokens",

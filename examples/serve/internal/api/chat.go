@@ -46,18 +46,7 @@ func (f *fields) chat() *Chat {
 	for i, m := range c.Messages {
 		c.Messages[i] = f.message(i, m)
 	}
-	if raw, ok := f.take("tools"); ok && json.Unmarshal(raw, &c.Tools) != nil {
-		f.fail("tools", "tools must be a list")
-	}
-	choice := "none"
-	if raw, ok := f.take("tool_choice"); ok {
-		choice = strings.Trim(string(raw), `"`)
-	} else if len(c.Tools) > 0 {
-		choice = "auto"
-	}
-	if choice != "none" {
-		f.fail("tool_choice", "tool_choice %s is not supported: the server finds no tool calls in answers; use \"none\" to only show tools to the model", clip([]byte(choice)))
-	}
+	f.tools(c)
 	if raw, ok := f.take("chat_template_kwargs"); ok && json.Unmarshal(raw, &c.Extra) != nil {
 		f.fail("chat_template_kwargs", "chat_template_kwargs must be an object")
 	}
@@ -73,6 +62,9 @@ func (f *fields) message(i int, raw json.RawMessage) json.RawMessage {
 	if json.Unmarshal(raw, &m) != nil || !slices.Contains(roles, m.Role) {
 		f.fail("messages", "message %d must be an object whose role is one of %q", i, roles)
 		return raw
+	}
+	if m.Role == "assistant" {
+		raw = f.history(i, raw)
 	}
 	content := bytes.TrimSpace(m.Content)
 	switch {
@@ -105,35 +97,4 @@ func (f *fields) message(i int, raw json.RawMessage) json.RawMessage {
 		f.fail("messages", "message %d: %v", i, err)
 	}
 	return replaceMember(raw, "content", string(joined))
-}
-
-// replaceMember sets a member of an object and keeps the order of the others.
-func replaceMember(object json.RawMessage, name, value string) json.RawMessage {
-	d := json.NewDecoder(bytes.NewReader(object))
-	if _, err := d.Token(); err != nil {
-		return object
-	}
-	out := []byte(`{`)
-	add := func(name string, value []byte) {
-		key, _ := json.Marshal(name) // a string always works
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, key...), ':'), value...)
-	}
-	for d.More() {
-		key, err := d.Token()
-		var member json.RawMessage
-		if err == nil {
-			err = d.Decode(&member)
-		}
-		if err != nil {
-			return object
-		}
-		if key != name {
-			add(key.(string), member)
-		}
-	}
-	add(name, []byte(value))
-	return append(out, '}')
 }

@@ -30,7 +30,7 @@ var neutral = map[string][]string{
 }
 
 // ignorable have no bearing on the answer: names and bookkeeping, which any server may drop.
-var ignorable = []string{"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "parallel_tool_calls"}
+var ignorable = []string{"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier"}
 
 // refuse fails for what the server lacks.
 func (f *fields) refuse() {

@@ -68,6 +68,8 @@ type Completion struct {
 type Chat struct {
 	Messages            []json.RawMessage
 	Tools               []json.RawMessage
+	FindCalls           bool // calls of functions in the answer are told apart from its text
+	OneCall             bool // only the first
 	AddGenerationPrompt bool
 	Extra               map[string]json.RawMessage
 }

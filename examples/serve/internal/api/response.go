@@ -27,10 +27,10 @@ type Choice struct {
 	Index    int      `json:"index"`
 	Text     *string  `json:"text,omitempty"`    // completions
 	Message  *Message `json:"message,omitempty"` // chats
-	Delta    *Message `json:"delta,omitempty"`   // streamed chats
+	Delta    *Delta   `json:"delta,omitempty"`   // streamed chats
 	Logprobs any      `json:"logprobs"`          // *Logprobs, *ChatLogprobs or nil
 
-	FinishReason *string `json:"finish_reason"` // stop, length, abort; null while it goes on
+	FinishReason *string `json:"finish_reason"` // stop, length, abort, tool_calls; null while it goes on
 	StopReason   any     `json:"stop_reason"`   // the stop string or stop token id that hit; null for the model's own end
 
 	PromptLogprobs []PromptLogprob `json:"prompt_logprobs,omitempty"`
@@ -38,10 +38,32 @@ type Choice struct {
 	PromptTokenIDs []int32         `json:"prompt_token_ids,omitempty"`
 }
 
-// Message is a message, or what a chunk adds to it.
+// Message is a whole answer.
 type Message struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role      string     `json:"role"`
+	Content   *string    `json:"content"` // null if there are only calls
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+}
+
+// Delta is what a chunk adds to a message.
+type Delta struct {
+	Role      string     `json:"role,omitempty"` // in the first
+	Content   *string    `json:"content,omitempty"`
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+}
+
+// ToolCall is a call of a function.
+type ToolCall struct {
+	Index    *int     `json:"index,omitempty"` // among the message's calls; only in a Delta
+	ID       string   `json:"id"`
+	Type     string   `json:"type"` // "function"
+	Function Function `json:"function"`
+}
+
+// Function is what is called, with a JSON object as text.
+type Function struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
 }
 
 // Usage counts tokens of a request.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/weftgo/weft/examples/internal/engine"
 	"github.com/weftgo/weft/examples/serve/internal/api"
 	"github.com/weftgo/weft/examples/serve/internal/detok"
+	"github.com/weftgo/weft/examples/serve/internal/toolcall"
 )
 
 // choice is one answer under way: a request of the engine and the text that its tokens make.
@@ -24,20 +26,23 @@ type choice struct {
 	ids    []int32 // of the prompt
 	handle *engine.Handle
 	text   *detok.Text
-	echo   string // the prompt's text, to be sent before the first token's
-	begins []int  // where the prompt's tokens begin in it
+	calls  *toolcall.Parser // nil: calls in the text are text
+	echo   string           // the prompt's text, to be sent before the first token's
+	begins []int            // where the prompt's tokens begin in it
 
 	began   bool
 	stopped bool      // by a stop string
 	last    time.Time // of the token before
 
 	numTokens int // generated and reported
+	numCalls  int
 	cached    int // prompt tokens from the prefix cache, known at the end
 }
 
 // piece is what one token adds to an answer. The first has the prompt too, if that is echoed.
 type piece struct {
 	text     string
+	calls    []api.ToolCall
 	ids      []int32
 	tokens   []token // of logprobs: the prompt's, then the new one's; empty if none are wanted
 	prompt   []api.PromptLogprob
@@ -64,11 +69,44 @@ func (s *Server) newChoice(req *api.Completion, index int, ids []int32) *choice 
 	}
 	c.text = detok.New(s.cfg.Tokenizer, detok.Options{Stops: req.Stop, IncludeStop: req.IncludeStop, MinTokens: req.MinTokens,
 		KeepSpecial: req.KeepSpecial}, start)
+	if req.Chat != nil && req.Chat.FindCalls {
+		c.calls = &toolcall.Parser{}
+	}
 	return c
 }
 
 // next waits for the next token and returns what it adds. An error ends the answer.
 func (c *choice) next(ctx context.Context) (piece, error) {
+	p, err := c.nextText(ctx)
+	if err == nil && c.calls != nil {
+		c.findCalls(&p)
+	}
+	return p, err
+}
+
+// findCalls takes the calls of functions out of a piece's text.
+func (c *choice) findCalls(p *piece) {
+	text, calls := c.calls.Push(p.text)
+	if p.finish != "" {
+		rest, last := c.calls.Flush()
+		text, calls = text+rest, append(calls, last...)
+	}
+	p.text = text
+	for _, call := range calls {
+		if c.numCalls > 0 && c.req.Chat.OneCall {
+			break
+		}
+		p.calls = append(p.calls, api.ToolCall{Index: new(c.numCalls), ID: "call_" + rand.Text(), Type: "function",
+			Function: api.Function{Name: call.Name, Arguments: call.Arguments}})
+		c.numCalls++
+	}
+	if p.finish == "stop" && c.numCalls > 0 {
+		p.finish = "tool_calls"
+	}
+}
+
+// nextText is next before calls of functions are found.
+func (c *choice) nextText(ctx context.Context) (piece, error) {
 	e, err := c.handle.Next(ctx)
 	if errors.Is(err, io.EOF) { // without a last token: nothing was to be generated, or the request was aborted
 		return c.ended(ctx)

@@ -11,6 +11,9 @@ func (s *Server) renderChat(c *api.Chat) (string, *api.Error) {
 	if s.cfg.Template == nil {
 		return "", api.BadRequest("messages", "this model has no chat template; use /v1/completions")
 	}
+	if c.FindCalls && !s.cfg.Template.Mentions("tools") {
+		return "", api.BadRequest("tools", "this model's chat template has no place for tools, so the model would never see them; leave them out")
+	}
 	text, err := s.cfg.Template.Render(chat.Input{Messages: c.Messages, Tools: c.Tools, AddGenerationPrompt: c.AddGenerationPrompt, Extra: c.Extra})
 	if err != nil {
 		return "", api.BadRequest("messages", "%v", err)

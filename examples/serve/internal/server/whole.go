@@ -16,6 +16,7 @@ func (a *answer) whole(ctx context.Context, cancel context.CancelFunc, w http.Re
 		texts[c.index].WriteString(p.text)
 		s := &sums[c.index]
 		s.ids = append(s.ids, p.ids...)
+		s.calls = append(s.calls, p.calls...)
 		s.tokens = append(s.tokens, p.tokens...)
 		if p.prompt != nil {
 			s.prompt = p.prompt
@@ -69,14 +70,10 @@ func (a *answer) choice(index int, p *piece, whole, role bool, r *api.Response) 
 	if p.prompt != nil {
 		r.PromptLogprobs = p.prompt
 	}
-	m := &api.Message{Content: &p.text}
 	if whole {
-		m.Role, c.Message = "assistant", m
+		c.Message = message(p)
 	} else {
-		c.Delta = m
-		if role {
-			m.Role = "assistant"
-		}
+		c.Delta = a.delta(p, role)
 	}
 	if a.req.Logprobs >= 0 {
 		list := &api.ChatLogprobs{Content: make([]api.ChatLogprob, len(p.tokens))}
@@ -86,6 +83,30 @@ func (a *answer) choice(index int, p *piece, whole, role bool, r *api.Response) 
 		c.Logprobs = list
 	}
 	return c
+}
+
+// message is a whole answer; its content is null if it is nothing but calls.
+func message(p *piece) *api.Message {
+	m := &api.Message{Role: "assistant", Content: &p.text, ToolCalls: p.calls}
+	if len(p.calls) > 0 && p.text == "" {
+		m.Content = nil
+	}
+	for i := range m.ToolCalls {
+		m.ToolCalls[i].Index = nil
+	}
+	return m
+}
+
+// delta is what a piece adds. While a call is on its way there is nothing to say.
+func (a *answer) delta(p *piece, role bool) *api.Delta {
+	d := &api.Delta{ToolCalls: p.calls}
+	if role {
+		d.Role = "assistant"
+	}
+	if p.text != "" || role || !a.req.Chat.FindCalls {
+		d.Content = &p.text
+	}
+	return d
 }
 
 func newLogprobs(p *piece) *api.Logprobs {

@@ -1,0 +1,117 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// tools reads what a request says about functions: which there are, and whether the answer may call them.
+func (f *fields) tools(c *Chat) {
+	if raw, ok := f.take("tools"); ok && json.Unmarshal(raw, &c.Tools) != nil {
+		f.fail("tools", "tools must be a list")
+	}
+	for i, raw := range c.Tools {
+		var t struct {
+			Type     string
+			Function struct{ Name string }
+		}
+		if json.Unmarshal(raw, &t) != nil || t.Type != "function" || t.Function.Name == "" {
+			f.fail("tools", "tool %d must be {\"type\": \"function\", \"function\": {\"name\": ...}}, not %s", i, clip(raw))
+		}
+	}
+	c.FindCalls = len(c.Tools) > 0
+	c.OneCall = !f.bool("parallel_tool_calls", true)
+	raw, ok := f.take("tool_choice")
+	if !ok {
+		return
+	}
+	switch choice := string(raw); {
+	case choice == `"none"`:
+		c.FindCalls = false
+	case choice != `"auto"`:
+		f.fail("tool_choice", "tool_choice %s is not supported: the server cannot make a model call a function; use \"auto\" or \"none\"", clip(raw))
+	case !c.FindCalls:
+		f.fail("tool_choice", "tool_choice \"auto\" needs tools")
+	}
+}
+
+// history makes objects of the arguments of the calls in an earlier answer: clients send them as strings of JSON, and templates
+// write them as JSON.
+func (f *fields) history(i int, raw json.RawMessage) json.RawMessage {
+	var m struct {
+		Calls []json.RawMessage `json:"tool_calls"`
+	}
+	if json.Unmarshal(raw, &m) != nil {
+		f.fail("messages", "message %d: tool_calls must be a list", i)
+		return raw
+	}
+	if len(m.Calls) == 0 {
+		return raw
+	}
+	for k, call := range m.Calls {
+		var c struct{ Function json.RawMessage }
+		var function struct {
+			Name      string
+			Arguments json.RawMessage
+		}
+		if json.Unmarshal(call, &c) != nil || json.Unmarshal(c.Function, &function) != nil || function.Name == "" {
+			f.fail("messages", "message %d: tool call %d must be {\"function\": {\"name\": ..., \"arguments\": ...}}", i, k)
+			return raw
+		}
+		args := string(bytes.TrimSpace(function.Arguments))
+		if json.Unmarshal(function.Arguments, &args) == nil {
+			args = strings.TrimSpace(args)
+		}
+		if args == "" || args == "null" {
+			args = "{}"
+		}
+		var object map[string]json.RawMessage
+		if json.Unmarshal([]byte(args), &object) != nil {
+			f.fail("messages", "message %d: the arguments of tool call %d are no JSON object: %s", i, k, clip([]byte(args)))
+			return raw
+		}
+		m.Calls[k] = replaceMember(call, "function", string(replaceMember(c.Function, "arguments", args)))
+	}
+	list, err := json.Marshal(m.Calls)
+	if err != nil {
+		f.fail("messages", "message %d: %v", i, err)
+	}
+	return replaceMember(raw, "tool_calls", string(list))
+}
+
+// replaceMember sets a member of an object, in its place or else at the end.
+func replaceMember(object json.RawMessage, name, value string) json.RawMessage {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if _, err := d.Token(); err != nil {
+		return object
+	}
+	out, done := []byte(`{`), false
+	add := func(name string, value []byte) {
+		key, _ := json.Marshal(name) // a string always works
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, key...), ':'), value...)
+	}
+	for d.More() {
+		key, err := d.Token()
+		var member json.RawMessage
+		if err == nil {
+			err = d.Decode(&member)
+		}
+		if err != nil {
+			return object
+		}
+		if key != name {
+			add(key.(string), member)
+		} else if !done {
+			add(name, []byte(value))
+			done = true
+		}
+	}
+	if !done {
+		add(name, []byte(value))
+	}
+	return append(out, '}')
+}
