@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	defaultTimeout = 60 * time.Second
 	defaultSilence = 15 * time.Second
 	defaultJoin    = 5 * time.Minute
+	defaultLeave   = time.Minute
 )
 
 // Client is one process's side of the store of its job, and its way to learn that another process is gone. Any goroutine may
 // use it. When a process or the store is lost, every operation that waits, and every later one, returns Remote with that
 // process as Peer.
 type Client struct {
-	job     Job
-	self    member
-	timeout time.Duration
-	most    int // bytes of a frame's body
-	limits  Limits
-	link    *link
-	server  *Server // ours, nil if another process serves
-	wg      sync.WaitGroup
-	number  atomic.Uint64
-	groups  sync.Map // name to *Group
+	job    Job
+	self   member
+	leave  time.Duration
+	most   int // bytes of a frame's body
+	limits Limits
+	link   *link
+	server *Server // ours, nil if another process serves
+	wg     sync.WaitGroup
+	number atomic.Uint64
+	groups sync.Map // name to *Group
 
 	mu      sync.Mutex
 	waiting map[uint64]chan answer
@@ -121,16 +121,10 @@ func (c *Client) call(ctx context.Context, k kind, op string, q *request) ([][]b
 	if len(q.key) > l.KeyBytes || len(q.value) > l.ValueBytes {
 		return nil, c.failure(op, q.key, invalid("a key of %d and a value of %d bytes; the most are %d and %d", len(q.key), len(q.value), l.KeyBytes, l.ValueBytes))
 	}
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("the store's timeout of %v", c.timeout))
-		defer cancel()
-		deadline, _ = ctx.Deadline()
-	}
-	if k != kindAdd { // the server's clock ends a little before ours, so that its answer, which names who is missing, still comes
+	if deadline, ok := ctx.Deadline(); ok && k != kindAdd {
+		// The server's clock ends a little before ours, so that its answer, which names who is missing, still comes.
 		left := time.Until(deadline)
-		q.number = int64(left - min(left/8, 250*time.Millisecond))
+		q.number = int64(max(left-min(left/8, 250*time.Millisecond), 1))
 	}
 	id, ch, err := c.start()
 	if err == nil {
@@ -317,7 +311,7 @@ func (c *Client) Leave(ctx context.Context) error {
 	if c.server != nil {
 		if _, ok := ctx.Deadline(); !ok {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, c.timeout)
+			ctx, cancel = context.WithTimeout(ctx, c.leave)
 			defer cancel()
 		}
 		err = errors.Join(err, c.server.Drain(ctx), c.server.Close())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"time"
 
 	"github.com/weftgo/weft/comm"
 )
@@ -75,7 +74,7 @@ func appendHead(b []byte, k kind, id uint64, n int) []byte {
 type request struct {
 	key        string
 	rank, size uint32
-	number     int64 // add: delta; get and gather: nanoseconds to wait
+	number     int64 // add: delta; get and gather: nanoseconds to wait, 0 for ever
 	value      []byte
 }
 
@@ -103,12 +102,6 @@ func parseRequest(b []byte) (request, error) {
 	q.rank, q.size = binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
 	q.number, q.value = int64(binary.LittleEndian.Uint64(b[8:])), b[16:]
 	return q, nil
-}
-
-// wait is how long a request waits on the server.
-func (q *request) wait() time.Duration {
-	const most = 365 * 24 * time.Hour
-	return min(max(time.Duration(q.number), 0), most)
 }
 
 // appendValues appends the answer of an operation that succeeded.

@@ -24,7 +24,13 @@ type guest struct {
 // operation is one that waits.
 type operation struct {
 	waiter
-	timer *time.Timer
+	timer *time.Timer // nil: waits for ever
+}
+
+func (op *operation) stop() {
+	if op.timer != nil {
+		op.timer.Stop()
+	}
 }
 
 // serve answers requests until the client leaves (nil) or is lost.
@@ -95,11 +101,13 @@ func (g *guest) wait(id uint64, q *request, start func(*waiter) error) {
 		g.reply(id, nil, invalid("%d operations of this process wait already", most))
 		return
 	}
-	op.timer = time.AfterFunc(q.wait(), func() {
-		if late := g.server.table.cancel(&op.waiter); late != "" && g.take(id) != nil {
-			g.reply(id, nil, &comm.Error{Peer: comm.NoPeer, Code: comm.Timeout, Err: errors.New(late)})
-		}
-	})
+	if q.number > 0 {
+		op.timer = time.AfterFunc(time.Duration(q.number), func() {
+			if late := g.server.table.cancel(&op.waiter); late != "" && g.take(id) != nil {
+				g.reply(id, nil, &comm.Error{Peer: comm.NoPeer, Code: comm.Timeout, Err: errors.New(late)})
+			}
+		})
+	}
 	g.waiting[id] = op
 	g.mu.Unlock()
 	if err := start(&op.waiter); err != nil {
@@ -114,7 +122,7 @@ func (g *guest) take(id uint64) *operation {
 	defer g.mu.Unlock()
 	op := g.waiting[id]
 	if op != nil {
-		op.timer.Stop()
+		op.stop()
 		delete(g.waiting, id)
 	}
 	return op
@@ -127,7 +135,7 @@ func (g *guest) drop() {
 	g.waiting = nil
 	g.mu.Unlock()
 	for _, op := range waiting {
-		op.timer.Stop()
+		op.stop()
 		g.server.table.cancel(&op.waiter)
 	}
 }

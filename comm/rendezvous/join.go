@@ -15,8 +15,9 @@ import (
 
 // Config is how a process uses the store. The zero value works.
 type Config struct {
-	// Timeout bounds each operation, and Leave, whose ctx has no deadline. 0 means 60 s.
-	Timeout time.Duration
+	// LeaveTimeout bounds Leave when its ctx has no deadline: in the process that serves the store, the time between the first
+	// process that is done and the last. 0 means 1 min.
+	LeaveTimeout time.Duration
 	// JoinTimeout bounds Join when its ctx has no deadline: the time for all processes to start. 0 means 5 min.
 	JoinTimeout time.Duration
 	// Silence is after how long without any sign of life a process, or the store, counts as lost. The shorter of both
@@ -32,7 +33,7 @@ func (c Config) withDefaults() Config {
 			*d = v
 		}
 	}
-	def(&c.Timeout, defaultTimeout)
+	def(&c.LeaveTimeout, defaultLeave)
 	def(&c.JoinTimeout, defaultJoin)
 	def(&c.Silence, defaultSilence)
 	c.Limits = c.Limits.withDefaults()
@@ -196,7 +197,7 @@ func attempt(ctx context.Context, job Job, h hello, dial func(ctx context.Contex
 func newClient(conn net.Conn, job Job, self member, cfg Config, silence time.Duration) *Client {
 	silence = min(silence, cfg.Silence)
 	most := cfg.Limits.TotalBytes + 1<<20
-	c := &Client{job: job, self: self, timeout: cfg.Timeout, limits: cfg.Limits, most: most, link: newLink(conn, silence, most),
+	c := &Client{job: job, self: self, leave: cfg.LeaveTimeout, limits: cfg.Limits, most: most, link: newLink(conn, silence, most),
 		waiting: map[uint64]chan answer{}, dead: make(chan struct{}), gone: make(chan struct{})}
 	c.wg.Go(c.link.write)
 	c.wg.Go(c.read)

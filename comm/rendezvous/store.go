@@ -2,7 +2,8 @@ package rendezvous
 
 import "context"
 
-// Store is a table of small values that all processes of a job see. Any goroutine may call it. Each wait ends with its ctx;
+// Store is a table of small values that all processes of a job see. Any goroutine may call it. Each wait ends with its ctx,
+// or with the job; without a deadline it may last for ever;
 // errors are [comm.Error]s: Timeout when ctx's deadline passes, Aborted when it is cancelled, Remote when a process or the
 // store is lost, Invalid for keys and values beyond the store's limits.
 type Store interface {

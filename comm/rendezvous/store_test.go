@@ -269,9 +269,13 @@ func TestManyWaiting(t *testing.T) {
 		})
 	}
 	require.Eventually(t, func() bool {
-		_, err := c.Get(within(t, 50*time.Millisecond), "never")
-		return errors.Is(err, comm.Invalid)
+		s.table.mu.Lock()
+		defer s.table.mu.Unlock()
+		return len(s.table.gets["never"]) == 3
 	}, 5*time.Second, time.Millisecond)
+	_, err = c.Get(t.Context(), "never")
+	require.ErrorIs(t, err, comm.Invalid)
+	require.ErrorContains(t, err, "3 operations of this process wait already")
 	cancel()
 	wg.Wait()
 	require.NoError(t, c.Set(t.Context(), "now", nil))
