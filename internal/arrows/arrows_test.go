@@ -38,6 +38,7 @@ var layers = map[string]int{
 	"internal/nvrtc":    2,
 	"internal/cublaslt": 3,
 	"internal/gputest":  3,
+	"internal/proctest": 4, // of tests
 
 	"internal/kernels": 3,
 	"comm/commtest":    3,
