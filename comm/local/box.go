@@ -40,6 +40,7 @@ type boxes struct {
 	_    [56]byte
 	b    [2]box
 	done word
+	away word
 }
 
 // maxBoxed is the most ranks whose counts an alltoallv carries in the box.

@@ -10,11 +10,9 @@ import (
 
 // How a rank waits before it parks. See BenchmarkBarrier.
 const (
-	maxSpin   = 500 // looks, some 15 us
-	tightSpin = 100 // of these, looks without a pause between
-	shortSpin = 20  // looks of a rank that shares a core with another
-	longSpins = 100 // waits in which such a rank spins long, in the hope
-	retrySpin = 64  // in one of so many times longSpins waits
+	soonLooks = 200 // looks that are not worth reading the clock: some transfers of a cache line
+	fewLooks  = 20  // of these, looks before it asks whether the others gave way
+	maxSpin   = 500 // looks with a pause between, some 15 us
 	maxYield  = 20  // yields after that
 )
 
@@ -153,14 +151,16 @@ func (m *meeting) retract(pos int) (committed bool) {
 }
 
 // soon looks at the gate for a moment that is not worth two looks at the clock.
-func (m *meeting) soon(s *seat, g *gate) bool {
+func (m *meeting) soon(pos int, g *gate) bool {
 	if g.open() {
 		return true
 	}
-	for range min(m.numSpin, shortSpin) {
+	for i := range min(m.numSpin, soonLooks) {
 		if g.open() {
-			s.together = 0 // the other works while this one looks
 			return true
+		}
+		if i == fewLooks && m.waitsForAway(pos, g) {
+			return false
 		}
 	}
 	return false
@@ -168,31 +168,48 @@ func (m *meeting) soon(s *seat, g *gate) bool {
 
 // glance waits without parking and reports whether the gate opened.
 //
-// Two ranks that share a core, though another is idle, stay together as long as each gives way to the other at once: nobody
-// finds the one that waits. So a rank spins long enough for an idle core to take the other, but when that did not help, it
-// tries again only now and then.
-func (m *meeting) glance(s *seat, g *gate) bool {
-	spins := m.numSpin
-	if s.together%(retrySpin*longSpins) >= longSpins {
-		spins = min(spins, shortSpin)
-	}
-	for range spins {
+// Two ranks may share a core though another is idle, or busy with something else. One that spins then keeps the other from what it
+// waits for. So a rank says that it is away while it gives way, and nobody spins for one that is.
+func (m *meeting) glance(pos int, g *gate) bool {
+	for spins, yields := 0, 0; ; {
 		if g.open() {
-			s.together = 0
 			return true
 		}
-		clock.Pause()
-	}
-	for i := range maxYield {
+		if spins < m.numSpin && !m.waitsForAway(pos, g) {
+			spins++
+			clock.Pause()
+			continue
+		}
+		if yields == maxYield {
+			return false
+		}
+		yields++
+		if m.led {
+			runtime.Gosched()
+			continue
+		}
+		m.away[pos].Store(1)
 		runtime.Gosched()
-		if g.open() {
-			if i == 0 {
-				s.together++
-			}
+		m.away[pos].Store(0)
+	}
+}
+
+// waitsForAway reports whether a rank that the gate waits for has given way, so that it may need this one's core.
+func (m *meeting) waitsForAway(pos int, g *gate) bool {
+	for i, a := range m.away {
+		if i != pos && a.Load() != 0 && !g.passed(i) {
 			return true
 		}
 	}
 	return false
+}
+
+// passed reports whether the gate does not wait for the seat, or no longer.
+func (g *gate) passed(i int) bool {
+	if g.stage == doing {
+		return g.m.done[i].Load() >= g.number
+	}
+	return g.m.boxes[g.turn][i].call.Load() == g.number
 }
 
 // finish is the second meeting: all ranks are in the call, none of them waits for anything but its own work, so this
@@ -210,7 +227,7 @@ func (m *meeting) finish(pos int) time.Duration {
 		m.done[pos].Store(s.call)
 		m.wakeParked()
 	}
-	if m.soon(s, &g) {
+	if m.soon(pos, &g) {
 		return 0
 	}
 	start := clock.Read()
@@ -220,7 +237,7 @@ func (m *meeting) finish(pos int) time.Duration {
 
 // settle waits for the end of a round that all ranks have come to, or will come to whatever happens.
 func (m *meeting) settle(pos int, g *gate) {
-	if m.glance(&m.seats[pos], g) {
+	if m.glance(pos, g) {
 		return
 	}
 	par.Leave() // a rank still at work may use this one's core

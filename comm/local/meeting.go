@@ -25,6 +25,7 @@ type meeting struct {
 	seats   []seat
 	boxes   [2][]*box // [turn][seat]; nil if led
 	done    []*word   // the last call whose work the seat has done; nil if led
+	away    []*word   // whether the seat's rank gives way to others while it waits; nil if led
 	full    uint64
 	life    *life
 	timeout time.Duration
@@ -60,19 +61,18 @@ type breakage struct {
 
 // seat is one rank's place in a meeting, used by that rank alone except where noted.
 type seat struct {
-	rank     int           // in the world
-	wake     chan struct{} // tokens; a stale one only makes its owner look again
-	call     uint64        // number of the last call that all ranks have come to
-	round    uint64        // led: rounds that the rank has come to
-	turn     int           // 0 or 1: which of calls the next operation uses
-	calls    [2]call       // read by all ranks during the call; two, since a fast rank may publish its next early
-	plan     plan          // of the call in progress, unless the meeting is led
-	at       [MaxRanks]int // unpack: how far each box has been read
-	job      job
-	together uint        // waits that ended when this rank gave way: it shares a core with another
-	timer    *time.Timer // sends a token; armed at most once in a timeout, not once in a wait
-	armed    atomic.Bool // the timer has been set and has not fired
-	_        [64]byte
+	rank  int           // in the world
+	wake  chan struct{} // tokens; a stale one only makes its owner look again
+	call  uint64        // number of the last call that all ranks have come to
+	round uint64        // led: rounds that the rank has come to
+	turn  int           // 0 or 1: which of calls the next operation uses
+	calls [2]call       // read by all ranks during the call; two, since a fast rank may publish its next early
+	plan  plan          // of the call in progress, unless the meeting is led
+	at    [MaxRanks]int // unpack: how far each box has been read
+	job   job
+	timer *time.Timer // sends a token; armed at most once in a timeout, not once in a wait
+	armed atomic.Bool // the timer has been set and has not fired
+	_     [64]byte
 }
 
 func newMeeting(members []int, timeout time.Duration, l *life) *meeting {
@@ -94,7 +94,7 @@ func newMeeting(members []int, timeout time.Duration, l *life) *meeting {
 				s.calls[t].box = &b.b[t]
 				m.boxes[t] = append(m.boxes[t], &b.b[t])
 			}
-			m.done = append(m.done, &b.done)
+			m.done, m.away = append(m.done, &b.done), append(m.away, &b.away)
 		}
 	}
 	return m

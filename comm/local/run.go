@@ -54,7 +54,7 @@ func (m *meeting) dead(s *seat, call *call) error {
 
 // meet waits until all have come.
 func (m *meeting) meet(ctx context.Context, pos int, g *gate, call *call, stats *comm.OpStats) (err error) {
-	if !m.soon(&m.seats[pos], g) {
+	if !m.soon(pos, g) {
 		stats.Wait, err = m.await(ctx, pos, g, call)
 	}
 	return err
