@@ -52,7 +52,6 @@ func TestPEs(t *testing.T) {
 	s, err := pe.Device().NewStream(0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	const n = 1000
 	right, left := (pe.Rank()+1)%pe.Size(), (pe.Rank()+pe.Size()-1)%pe.Size()
 	begin := time.Now()
 	src, err := pe.Malloc(ctx, 4*n)
@@ -69,35 +68,19 @@ func TestPEs(t *testing.T) {
 		require.NotZero(t, at)
 		require.Equal(t, other == pe.Rank(), at == src)
 	}
-	write := func(addr uintptr, seed int) {
-		x := make([]int32, n)
-		for i := range x {
-			x[i] = int32(seed*1000 + i)
-		}
-		require.NoError(t, s.Upload(addr, cuda.Bytes(x)))
-		require.NoError(t, s.Wait(ctx))
-	}
-	read := func(addr uintptr, seed int, what string) {
-		x := make([]int32, n)
-		require.NoError(t, s.Wait(ctx))
-		require.NoError(t, s.Download(cuda.Bytes(x), addr))
-		for i, v := range x {
-			require.EqualValues(t, seed*1000+i, v, "%s: element %d", what, i)
-		}
-	}
 	word := func(i int) uint64 {
 		x := make([]uint64, 8)
 		require.NoError(t, s.Wait(ctx))
 		require.NoError(t, s.Download(cuda.Bytes(x), words))
 		return x[i]
 	}
-	write(src, pe.Rank())
+	write(t, s, src, pe.Rank())
 	require.NoError(t, pe.BarrierAll(ctx))
 	require.NoError(t, pe.Put(s, dst, src, 4*n, right))
 	require.NoError(t, pe.BarrierAllOnStream(ctx, s))
-	read(dst, left, "put")
+	read(t, s, dst, left, "put")
 	require.NoError(t, pe.BarrierAll(ctx))
-	write(src, 100+pe.Rank())
+	write(t, s, src, 100+pe.Rank())
 	require.NoError(t, pe.SyncAll(ctx))
 	require.NoError(t, pe.PutSignal(s, dst, src, 4*n, words, 7, nvshmem.SignalSet, right))
 	for range 3 {
@@ -108,10 +91,10 @@ func TestPEs(t *testing.T) {
 	for wait := time.Now(); word(0) != 7 || word(1) != 15; { // the host waits for the signals: a wait on the stream is not allowed
 		require.Less(t, time.Since(wait), 20*time.Second, "signals %d, %d", word(0), word(1))
 	}
-	read(dst, 100+left, "put_signal")
+	read(t, s, dst, 100+left, "put_signal")
 	require.NoError(t, pe.BarrierAll(ctx))
 	require.NoError(t, pe.Get(s, dst, src, 4*n, right))
-	read(dst, 100+right, "get")
+	read(t, s, dst, 100+right, "get")
 	require.NoError(t, pe.BarrierAll(ctx))
 
 	const barriers = 20
@@ -121,7 +104,38 @@ func TestPEs(t *testing.T) {
 	}
 	t.Logf("measured: barrier_all %v, %v in all", (time.Since(at) / barriers).Round(time.Microsecond), time.Since(begin).Round(time.Millisecond))
 
-	// Each of these would end this process.
+	refused(t, pe, s, words, dst, src)
+	for _, addr := range []uintptr{src, dst, words} {
+		require.NoError(t, pe.Free(ctx, addr))
+	}
+	require.NoError(t, pe.Close(ctx))
+}
+
+const n = 1000 // elements
+
+// write fills n elements with numbers of seed.
+func write(t *testing.T, s *cuda.Stream, addr uintptr, seed int) {
+	x := make([]int32, n)
+	for i := range x {
+		x[i] = int32(seed*1000 + i)
+	}
+	require.NoError(t, s.Upload(addr, cuda.Bytes(x)))
+	require.NoError(t, s.Wait(t.Context()))
+}
+
+// read checks for them.
+func read(t *testing.T, s *cuda.Stream, addr uintptr, seed int, what string) {
+	x := make([]int32, n)
+	require.NoError(t, s.Wait(t.Context()))
+	require.NoError(t, s.Download(cuda.Bytes(x), addr))
+	for i, v := range x {
+		require.EqualValues(t, seed*1000+i, v, "%s: element %d", what, i)
+	}
+}
+
+// refused makes the calls each of which would end this process.
+func refused(t *testing.T, pe *nvshmem.PE, s *cuda.Stream, words, dst, src uintptr) {
+	ctx := t.Context()
 	for what, err := range map[string]error{
 		"signal_wait_until": pe.SignalWait(s, words, nvshmem.Equal, 7),
 		"team_sync":         pe.TeamSync(ctx, s, nvshmem.World),
@@ -134,10 +148,6 @@ func TestPEs(t *testing.T) {
 		require.ErrorIs(t, err, comm.Unavailable, what)
 		require.ErrorContains(t, err, "share a GPU without MPS")
 	}
-	for _, addr := range []uintptr{src, dst, words} {
-		require.NoError(t, pe.Free(ctx, addr))
-	}
-	require.NoError(t, pe.Close(ctx))
 }
 
 // TestKernelsOverHeap runs weft's collectives over NVSHMEM's heap.

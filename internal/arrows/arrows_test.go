@@ -31,7 +31,7 @@ var layers = map[string]int{
 	"plan":     1,
 	"comm":     1,
 	"trace":    2,
-	"symm":     2,
+	"symm":     3,
 	"ep":       2,
 	"cuda":     2,
 
@@ -44,7 +44,7 @@ var layers = map[string]int{
 	"comm/commtest":    3,
 	"comm/local":       3,
 	"comm/lockstep":    3,
-	"comm/rendezvous":  3,
+	"comm/rendezvous":  2,
 	"comm/p2p":         4,
 	"nccl":             4,
 	"nvls":             4,
