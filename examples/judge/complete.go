@@ -22,6 +22,7 @@ type completeCommand struct {
 	Input   string        `help:"JSON lines of {ids, max_tokens, logprobs, echo}; - is standard input." default:"-"`
 	Output  string        `help:"JSON lines of {ids, logprobs, top, echo}, in the order of the input; - is standard output." default:"-"`
 	Timeout time.Duration `help:"The longest that a rank waits for another one." default:"60s"`
+	Devices string        `help:"GPUs that run the collectives, one for each rank, such as cuda:0x8 or cuda:0-7; the model itself runs on the CPU. Empty: all on the CPU."`
 
 	MaxBatchedTokens int `name:"max-num-batched-tokens" help:"Tokens of one step of all ranks together." default:"4096"`
 }
@@ -81,7 +82,7 @@ func (c *completeCommand) Run(ctx context.Context, s streams) error {
 	for _, p := range prompts {
 		longest = max(longest, len(p.IDs)+min(*p.MaxTokens, folder.Config.MaxPositionEmbeddings)) // any int may stand in a file
 	}
-	d, err := deploy.Open(ctx, folder, deploy.Config{Layout: l, Timeout: c.Timeout, MaxBatchedTokens: c.MaxBatchedTokens,
+	d, err := deploy.Open(ctx, folder, deploy.Config{Layout: l, Timeout: c.Timeout, Devices: c.Devices, MaxBatchedTokens: c.MaxBatchedTokens,
 		MaxModelLen: min(longest, folder.Config.MaxPositionEmbeddings)})
 	if err != nil {
 		return err

@@ -28,6 +28,7 @@ type runCommand struct {
 	Model       string        `help:"Model folder with a tokenizer; the bundled model if empty." type:"path"`
 	MaxTokens   int           `name:"max-num-batched-tokens" help:"Tokens of one step of all ranks together." default:"4096"`
 	Timeout     time.Duration `help:"The longest that a rank waits for another one." default:"60s"`
+	Devices     string        `help:"GPUs, one for each rank, such as cuda:0x8: each layout runs a second time with its collectives there, and must give the same bits."`
 	HTTP        bool          `name:"http" help:"Run the workload through the server too: cold, with shared prefixes, and again in full."`
 	JSON        string        `name:"json" help:"Write the results to this file." placeholder:"FILE"`
 	Trace       string        `help:"Write what every rank did to this file, which Perfetto (ui.perfetto.dev) opens." placeholder:"FILE"`
@@ -44,6 +45,7 @@ type experiment struct {
 	requests []workload.Request
 	inFlight int
 	answers  []answer // of the first layout
+	onCPU    []answer // of the layout that runs, when it ran on the CPU
 	traces   []trace.Part
 	served   []*httpRow // the runs of --http
 }
@@ -51,7 +53,8 @@ type experiment struct {
 // namedLayout is a layout under the name that was asked for.
 type namedLayout struct {
 	layout.Layout
-	name string
+	name    string
+	devices string // that run the collectives; "" for the CPU
 }
 
 // answer is what one request got.
@@ -119,7 +122,10 @@ func (r *runCommand) prepare(s streams) (*experiment, error) {
 		if err != nil {
 			return nil, err
 		}
-		x.layouts = append(x.layouts, namedLayout{l, name})
+		x.layouts = append(x.layouts, namedLayout{Layout: l, name: name})
+		if r.Devices != "" {
+			x.layouts = append(x.layouts, namedLayout{l, name + " " + r.Devices, r.Devices})
+		}
 	}
 	if len(x.layouts) == 0 {
 		return nil, errors.New("--layouts is empty")
@@ -138,6 +144,7 @@ func (x *experiment) print(rows []*row) {
 		x.folder.Name(), x.Profile, len(x.requests), x.inFlight, runtime.GOMAXPROCS(0))
 	printTable(x.out, rows)
 	fmt.Fprint(x.out, legend)
+	printDevices(x.out, x.Devices, rows)
 	if x.Verbose {
 		printDetails(x.out, rows)
 	}
@@ -171,7 +178,7 @@ func (x *experiment) write(rows []*row) error {
 			return e.Encode(results{
 				Machine: machine{runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0)},
 				Flags: map[string]any{"profile": x.Profile, "requests": len(x.requests), "concurrency": x.inFlight, "seed": x.Seed,
-					"max_num_batched_tokens": x.MaxTokens, "model": x.folder.Name()},
+					"max_num_batched_tokens": x.MaxTokens, "model": x.folder.Name(), "devices": x.Devices},
 				Layouts:  rows,
 				HTTP:     x.served,
 				Versions: map[string]string{"weft": version, "go": runtime.Version()},

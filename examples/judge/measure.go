@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"reflect"
 	"time"
 
 	"github.com/weftgo/weft/comm"
@@ -24,7 +25,8 @@ func (x *experiment) layout(ctx context.Context, l namedLayout, p *progress) (*r
 	if x.Trace != "" {
 		recorder = trace.New(l.Size())
 	}
-	d, err := deploy.Open(ctx, x.folder, deploy.Config{Layout: l.Layout, MaxBatchedTokens: x.MaxTokens, Timeout: x.Timeout, Recorder: recorder})
+	d, err := deploy.Open(ctx, x.folder, deploy.Config{Layout: l.Layout, MaxBatchedTokens: x.MaxTokens, Timeout: x.Timeout,
+		Devices: l.devices, Recorder: recorder})
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +60,7 @@ func (x *experiment) measure(ctx context.Context, l namedLayout, d *deploy.Deplo
 	}
 	steps, dummies := d.Steps()
 	r := &row{
-		Name: l.name, Ranks: l.Size(), TP: l.TP, DP: l.DP, EP: l.EP, Backend: l.Backend,
+		Name: l.name, Devices: l.devices, Ranks: l.Size(), TP: l.TP, DP: l.DP, EP: l.EP, Backend: l.Backend,
 		Requests: report.NumRequests, Wall: report.Wall.Seconds(), RequestsPerS: report.RequestsPerSecond(),
 		P50: ms(report.P50), P99: ms(report.P99), PromptTokensPerS: report.PromptTokensPerSecond(), Accuracy: report.Accuracy(),
 		Steps: steps, DummySteps: dummies,
@@ -72,6 +74,7 @@ func (x *experiment) measure(ctx context.Context, l namedLayout, d *deploy.Deplo
 	}
 	r.count(d)
 	x.compare(r, answers)
+	x.compareBits(r, answers)
 	if x.Trace != "" {
 		x.traces = append(x.traces, trace.Part{Name: l.name, Recorder: recorder})
 	}
@@ -156,6 +159,23 @@ func (x *experiment) compare(r *row, answers []answer) {
 	}
 	if r.Same = r.TextsDiffer == 0 && r.MaxLogprob <= tolerance; !r.Same {
 		r.problem("%d of %d texts differ from the first layout's; log-probabilities by up to %.2g (allowed: %g)", r.TextsDiffer, len(answers), r.MaxLogprob, tolerance)
+	}
+}
+
+// compareBits holds the answers of a layout whose collectives ran on GPUs against its own on the CPU: the sums are taken in the
+// same order, and nothing in a model depends on how requests met in a step, so they are equal to the last bit.
+func (x *experiment) compareBits(r *row, answers []answer) {
+	if r.Devices == "" {
+		x.onCPU = answers
+		return
+	}
+	for i, a := range answers {
+		if !reflect.DeepEqual(a, x.onCPU[i]) {
+			r.BitsDiffer++
+		}
+	}
+	if r.BitsDiffer > 0 {
+		r.problem("%d of %d answers differ from those of the same layout on the CPU", r.BitsDiffer, len(answers))
 	}
 }
 

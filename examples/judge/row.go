@@ -14,7 +14,8 @@ type row struct {
 	DP       int    `json:"dp"`
 	EP       bool   `json:"ep"`
 	Backend  string `json:"backend,omitempty"`
-	MoELayer string `json:"moe_layer"` // what was chosen and why
+	MoELayer string `json:"moe_layer"`         // what was chosen and why
+	Devices  string `json:"devices,omitempty"` // GPUs that ran the collectives
 
 	Requests         int     `json:"requests"`
 	Wall             float64 `json:"wall_s"`
@@ -36,6 +37,7 @@ type row struct {
 	Same        bool     `json:"same_as_tp8"`
 	TextsDiffer int      `json:"texts_that_differ"`
 	MaxLogprob  float64  `json:"max_logprob_difference"`
+	BitsDiffer  int      `json:"answers_with_other_bits_than_on_the_cpu"` // where collectives ran on GPUs
 	Problems    []string `json:"problems,omitempty"`
 }
 

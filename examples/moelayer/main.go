@@ -2,6 +2,10 @@
 // it, and compares the results:
 //
 //	go run ./examples/moelayer -ranks 8 -tokens 1000
+//	go run ./examples/moelayer -devices cuda:0x8
+//
+// With GPUs, each layout runs a second time with its collectives there and must give the same bits: the sums of both drivers are
+// taken in the same order. The router, the experts and the sums of an exchanger still run on the host.
 //
 // Copy forward: it is all that a program needs to run a layer of its own weights.
 package main
@@ -28,15 +32,16 @@ var layer = moe.Config{Hidden: 128, NumExperts: 16, TopK: 4, Intermediate: 96, R
 func main() {
 	ranks := flag.Int("ranks", 8, "how many ranks share the layer")
 	tokens := flag.Int("tokens", 1000, "how many tokens go through it")
+	devices := flag.String("devices", "", "GPUs that run the collectives too, one for each rank, such as cuda:0x8 or cuda:0-7")
 	flag.Parse()
-	if err := run(os.Stdout, *ranks, *tokens); err != nil {
+	if err := run(os.Stdout, *ranks, *tokens, *devices); err != nil {
 		fmt.Fprintln(os.Stderr, "moelayer:", err)
 		os.Exit(1)
 	}
 }
 
-// run prints one paragraph for each layout.
-func run(out io.Writer, ranks, tokens int) error {
+// run prints one paragraph for each layout, and one more for each that runs with GPUs.
+func run(out io.Writer, ranks, tokens int, devices string) error {
 	model, x := newModel(), normal(rand.New(rand.NewPCG(1, 1)), tokens*layer.Hidden, 1)
 	layouts := []struct {
 		parallel  moe.Parallel
@@ -57,7 +62,7 @@ func run(out io.Writer, ranks, tokens int) error {
 		if l.exchanger != "" && !l.parallel.UseExchange() {
 			continue // one rank needs no exchanger
 		}
-		result, err := forward(context.Background(), out, cfg, model, l.exchanger, x)
+		result, err := forward(context.Background(), out, weft.Config{Ranks: l.parallel.Size()}, cfg, model, l.exchanger, x)
 		if err != nil {
 			return err
 		}
@@ -72,13 +77,35 @@ func run(out io.Writer, ranks, tokens int) error {
 		if !(worst < 1e-3) {
 			return fmt.Errorf("%v differs from one rank by %v", l.parallel, worst)
 		}
+		if devices == "" || l.parallel.Size() < ranks {
+			continue // one rank has nobody to exchange with
+		}
+		where := weft.Config{Ranks: ranks, Devices: devices, Driver: "staged"}
+		onGPU, err := forward(context.Background(), out, where, cfg, model, l.exchanger, x)
+		if err != nil {
+			return err
+		}
+		if i := differs(result, onGPU); i >= 0 {
+			return fmt.Errorf("%v with collectives on %s: element %d is %v, on the CPU %v", l.parallel, devices, i, onGPU[i], result[i])
+		}
+		fmt.Fprintf(out, "  with collectives on %s: all %d elements have the bits of the CPU; router, experts and an exchanger's sums ran on the host\n", devices, len(onGPU))
 	}
 	return nil
 }
 
+// differs returns the first element whose bits differ, or -1.
+func differs(a, b []float32) int {
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
 // forward spreads the layer over a world of ranks, runs x [numTokens, hidden] through it and returns all rows.
-func forward(ctx context.Context, out io.Writer, cfg moe.Config, m *model, exchangerName string, x []float32) ([]float32, error) {
-	world, err := weft.Open(ctx, weft.Config{Ranks: cfg.Parallel.Size()})
+func forward(ctx context.Context, out io.Writer, where weft.Config, cfg moe.Config, m *model, exchangerName string, x []float32) ([]float32, error) {
+	world, err := weft.Open(ctx, where)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ type Config struct {
 	Policy           engine.Policy   // which replica gets a request; nil means in turn
 	Timeout          time.Duration   // the longest wait for another rank in a collective; 0 means 60 s
 	StepTimeout      time.Duration   // the longest step of a rank, whether others wait or not; 0 means 5 minutes
+	Devices          string          // "": all on the CPU. GPUs such as "cuda:0x8", one for each rank: only the collectives run there
 	Recorder         *trace.Recorder // of as many ranks as the layout has; nil records nothing
 }
 
@@ -98,7 +99,11 @@ func Open(ctx context.Context, folder *checkpoint.Folder, cfg Config) (*Deployme
 	if err := parts.Check(folder.Config, l.Size()); err != nil {
 		return nil, fmt.Errorf("%s in layout %v: %w", folder.Name(), l, err)
 	}
-	world, err := weft.Open(ctx, weft.Config{Ranks: l.Size(), Timeout: cfg.Timeout})
+	where := weft.Config{Ranks: l.Size(), Timeout: cfg.Timeout, Devices: cfg.Devices}
+	if cfg.Devices != "" && cfg.Devices != "cpu" {
+		where.Driver = "staged" // the model computes on the host
+	}
+	world, err := weft.Open(ctx, where)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// printDevices says, for runs with collectives on GPUs, what ran where and whether the answers are those of the CPU.
+func printDevices(w io.Writer, devices string, rows []*row) {
+	if devices == "" {
+		return
+	}
+	fmt.Fprintf(w, "\nwith %s: the collectives of the model's layers and the engine's agreements run there, each rank's data copied to and\n"+
+		"from it; embedding, attention, norms, routers, experts, the sums of an exchanger and sampling still run on the host\n", devices)
+	for _, r := range rows {
+		if r.Devices == "" {
+			continue
+		}
+		var kinds []string
+		for _, c := range r.Counters {
+			kinds = append(kinds, fmt.Sprintf("%d %s", c.Calls, c.Kind))
+		}
+		same := "bit for bit those of the CPU"
+		if r.BitsDiffer > 0 {
+			same = fmt.Sprintf("NOT THOSE OF THE CPU in %d of %d answers", r.BitsDiffer, r.Requests)
+		}
+		fmt.Fprintf(w, "  %s: ids and log-probabilities are %s; on the GPUs ran %s\n", r.Name, same, strings.Join(kinds, ", "))
+	}
+}
