@@ -64,7 +64,7 @@ func (c *Comm) AllGather(s Stream, dst, src Buffer) error {
 // for each part. All parts share the counts and may differ in columns and type. In place: Src is this rank's part of Dst.
 // With counts on the device the host cannot know that place: there Dst and Src must not overlap.
 func (c *Comm) AllGatherV(s Stream, n Counts, parts ...Part) error {
-	return c.ragged(s, AllGatherV, &n, &Counts{}, 0, parts)
+	return c.ragged(s, AllGatherV, &n, &noCounts, 0, parts)
 }
 
 // ReduceScatter reduces src [size*r, c] of all ranks and gives rank i rows [i*r, (i+1)*r) as dst [r, c]. In place: dst is
@@ -76,7 +76,7 @@ func (c *Comm) ReduceScatter(s Stream, dst, src Buffer, r ReduceOp) error {
 // ReduceScatterV reduces Src [>= sum(n), c] of all ranks and gives rank i its n[i] rows as Dst [>= n[rank], c], for each
 // part. In place as for AllGatherV: Dst is this rank's part of Src.
 func (c *Comm) ReduceScatterV(s Stream, n Counts, r ReduceOp, parts ...Part) error {
-	return c.ragged(s, ReduceScatterV, &n, &Counts{}, r, parts)
+	return c.ragged(s, ReduceScatterV, &n, &noCounts, r, parts)
 }
 
 // AllToAllV sends send[j] rows of Src [>= sum(send), c], ordered by destination, to rank j, and receives recv[i] rows from
@@ -109,9 +109,7 @@ func (c *Comm) Recv(s Stream, dst Buffer, from int) error {
 // Barrier returns when all ranks have called it.
 func (c *Comm) Barrier(s Stream) error {
 	c.parts = c.parts[:0]
-	op := c.next(Barrier, 0, 0)
-	op.Send, op.Recv = Counts{}, Counts{}
-	return c.Do(s, op)
+	return c.Do(s, c.next(Barrier, 0, 0, &noCounts, &noCounts))
 }
 
 func (c *Comm) one(s Stream, k OpKind, dst, src *Buffer, r ReduceOp, peer int) error {
@@ -119,24 +117,25 @@ func (c *Comm) one(s Stream, k OpKind, dst, src *Buffer, r ReduceOp, peer int) e
 		c.parts = append(c.parts[:0], Part{})
 	}
 	c.parts[0].Dst, c.parts[0].Src = *dst, *src
-	op := c.next(k, r, peer)
-	op.Send, op.Recv = Counts{}, Counts{}
-	return c.Do(s, op)
+	return c.Do(s, c.next(k, r, peer, &noCounts, &noCounts))
 }
 
 func (c *Comm) ragged(s Stream, k OpKind, send, recv *Counts, r ReduceOp, parts []Part) error {
 	c.parts = append(c.parts[:0], parts...)
-	op := c.next(k, r, 0)
-	op.Send, op.Recv = *send, *recv
-	return c.Do(s, op)
+	return c.Do(s, c.next(k, r, 0, send, recv))
 }
 
-// next returns c.op with everything set but the counts.
-func (c *Comm) next(k OpKind, r ReduceOp, peer int) *Op {
+// next returns c.op with everything set.
+func (c *Comm) next(k OpKind, r ReduceOp, peer int, send, recv *Counts) *Op {
 	op := &c.op
 	op.Kind, op.Reduce, op.Peer, op.Parts = k, r, peer, c.parts
+	op.Send.set(send)
+	op.Recv.set(recv)
 	return op
 }
+
+// noCounts is what operations without counts have.
+var noCounts Counts
 
 // Split is collective: ranks of one color form a new group, ordered by key, then by rank. A negative color joins none and
 // gets a nil Comm. The group belongs to the same world: when that dies, so does the group. Its Rank and Size are the

@@ -9,6 +9,7 @@ type Counts struct {
 	own, all Buffer
 	max      int
 	isHost   bool
+	isDevice bool
 }
 
 // Host gives everyone's counts: n[i] rows of rank i. All ranks must give the same to AllGatherV and ReduceScatterV.
@@ -22,13 +23,22 @@ func Host(n []int) Counts { return Counts{host: n, isHost: true} }
 // receive counts have all int32 [1, size], filled with the rows from each rank (own is not used).
 // max is the most rows of one entry; a destination must hold size x max rows, though only the sum of the counts is
 // written, without gaps, in rank order. An own count outside [0, max] is an error of the call on every rank.
-func OnDevice(own, all Buffer, max int) Counts { return Counts{own: own, all: all, max: max} }
+func OnDevice(own, all Buffer, max int) Counts { return Counts{own: own, all: all, max: max, isDevice: true} }
 
 // Host returns the counts if the host knows them.
 func (c Counts) Host() (n []int, ok bool) { return c.host, c.isHost }
 
 // Device returns the parts of OnDevice counts.
 func (c Counts) Device() (own, all Buffer, max int) { return c.own, c.all, c.max }
+
+// set is an assignment that does not copy buffers where there are none.
+func (c *Counts) set(v *Counts) {
+	if c.isDevice || v.isDevice {
+		*c = *v
+		return
+	}
+	c.host, c.isHost = v.host, v.isHost
+}
 
 // IsZero reports whether no counts were given.
 func (c Counts) IsZero() bool { return !c.isHost && c.own.IsZero() && c.all.IsZero() }

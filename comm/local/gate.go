@@ -184,12 +184,20 @@ func (m *meeting) glance(pos int, g *gate) bool {
 			return false
 		}
 		yields++
-		if m.led {
-			runtime.Gosched()
-			continue
-		}
-		m.away[pos].Store(1)
+		m.giveWay(pos, true)
 		runtime.Gosched()
+		m.giveWay(pos, false)
+	}
+}
+
+// giveWay notes that the rank does not run, or that it does again.
+func (m *meeting) giveWay(pos int, away bool) {
+	if m.led {
+		return // nobody looks
+	}
+	if away {
+		m.away[pos].Store(1)
+	} else {
 		m.away[pos].Store(0)
 	}
 }
@@ -248,7 +256,9 @@ func (m *meeting) settle(pos int, g *gate) {
 		if g.open() {
 			break
 		}
+		m.giveWay(pos, true)
 		<-s.wake
+		m.giveWay(pos, false)
 	}
 	m.parked.And(^bit)
 }

@@ -42,11 +42,13 @@ func (m *meeting) await(ctx context.Context, pos int, g *gate, call *call) (time
 		if g.open() || m.closed.Load()&^m.have(pos) != 0 {
 			continue
 		}
+		m.giveWay(pos, true)
 		select {
 		case <-s.wake:
 		case <-m.life.dead:
 		case <-ctx.Done():
 		}
+		m.giveWay(pos, false)
 	}
 	m.parked.And(^bit)
 	return glanced + time.Since(start), nil

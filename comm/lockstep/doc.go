@@ -23,6 +23,17 @@
 // nobody has work, all ranks sleep until the generation is greater than the least of the leaders'. Work that arrived
 // after a leader looked has rung the bell since, so the sleep ends at once.
 //
+// # Several processes
+//
+// Where the Comm has only the ranks of this process, Config.Processes brings in the others: the ranks of a process gather
+// their records, its rank 0 swaps them for those of all processes through the store that they share, and broadcasts the
+// table. From there on everything is as in one process: the same records, the same checks, the same conclusion. Ranks are
+// numbered through, process by process. A Bell is one process's; [Lockstep.Sleep] wakes all processes when one is rung.
+//
+// On two cores, over TCP on the loopback device, one agreement took 54 us between two processes of one rank, 59 us between
+// two of four ranks, 92 us between four processes and 166 us between eight; inside one process it takes about 1 us.
+// BenchmarkAgreeProcesses measures it.
+//
 // # What is caught
 //
 // Records that cannot go together (another mode or padding; tensor-parallel peers with different batches; a rank that

@@ -3,6 +3,8 @@ package lockstep
 import (
 	"context"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
@@ -44,7 +46,8 @@ func (d Decision) String() string {
 	return [...]string{"sleep", "run", "stop"}[d]
 }
 
-// Agreement is what follows from everyone's records; it is the same on all ranks.
+// Agreement is what follows from everyone's records; it is the same on all ranks, Generation on all of one
+// process.
 type Agreement struct {
 	Step         uint64 // number of this agreement, from 1
 	Decision     Decision
@@ -54,7 +57,7 @@ type Agreement struct {
 	PaddedTokens int   // as everyone said
 	Mode         int   // as everyone said
 	Balanced     bool  // all replicas have the same number of tokens
-	Generation   uint64
+	Generation   uint64 // for Sleep: the least of the leaders of this process
 }
 
 // Config says how the ranks belong together. The zero value is one rank per replica.
@@ -64,35 +67,51 @@ type Config struct {
 	TP int
 	// Stream is where a GPU driver gathers; zero is the Comm's own.
 	Stream comm.Stream
+	// Processes is set when the ranks of several processes share steps and the Comm has only those of this one: rank i of
+	// process p is number p * Size + i of all. Nil when the Comm has all of them.
+	Processes Processes
+	// Timeout is the longest that the ranks of one process wait for the other processes. 0 means 60 s.
+	Timeout time.Duration
 }
 
 // Lockstep is one rank's side. The rank's goroutine uses it.
 type Lockstep struct {
-	c    *comm.Comm
-	cfg  Config
-	step uint64
-	dead error // after a disagreement: what every later call returns
+	c     *comm.Comm
+	cfg   Config
+	first int // number of this process's rank 0 among all
+	rank  int // this rank's number among all, which errors name
+	step  uint64
+	sleep uint64 // sleeps of several processes so far
+	dead  error  // after a disagreement: what every later call returns
 
-	send, recv []int64 // host memory: [words], [size*words]
+	send, recv []int64 // host memory: [words], [all*words]
 	host, dev  comm.Part
 	onHost     bool // dev is host: the driver reads Go memory
 	tokens     []int
 	records    []row
 }
 
-// New makes one rank's side over the Comm of all ranks that share steps. It is not collective and sends nothing. Close
-// frees what it holds of a GPU.
+// New makes one rank's side over the Comm of all ranks that share steps, or of those of this process. It is not collective and
+// sends nothing. Close frees what it holds of a GPU.
 func New(c *comm.Comm, cfg Config) (*Lockstep, error) {
 	if cfg.TP == 0 {
 		cfg.TP = 1
 	}
-	if cfg.TP < 0 || c.Size()%cfg.TP != 0 {
-		return nil, comm.Errorf("lockstep", c.WorldRank(), comm.Invalid, "%d ranks are not whole replicas of %d ranks", c.Size(), cfg.TP)
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = time.Minute
 	}
-	l := &Lockstep{c: c, cfg: cfg,
-		send: make([]int64, words), recv: make([]int64, c.Size()*words),
-		tokens: make([]int, c.Size()), records: make([]row, c.Size()),
+	l := &Lockstep{c: c, cfg: cfg, rank: c.WorldRank()}
+	all := c.Size()
+	if p := cfg.Processes; p != nil {
+		all *= p.Size()
+		l.first = p.Rank() * c.Size()
+		l.rank = l.first + c.Rank()
 	}
+	if cfg.TP < 0 || all%cfg.TP != 0 {
+		return nil, comm.Errorf("lockstep", l.rank, comm.Invalid, "%d ranks are not whole replicas of %d ranks", all, cfg.TP)
+	}
+	l.send, l.recv = make([]int64, words), make([]int64, all*words)
+	l.tokens, l.records = make([]int, all), make([]row, all)
 	l.host = comm.Part{Dst: comm.Of(l.recv, words), Src: comm.Of(l.send, words)}
 	l.dev, l.onHost = l.host, c.Device().Kind == comm.CPU
 	if l.onHost {
@@ -102,9 +121,9 @@ func New(c *comm.Comm, cfg Config) (*Lockstep, error) {
 	if l.dev.Src, err = comm.Alloc(c, dtype.I64, 1, words); err != nil {
 		return nil, fmt.Errorf("lockstep: memory for a record: %w", err)
 	}
-	if l.dev.Dst, err = comm.Alloc(c, dtype.I64, c.Size(), words); err != nil {
+	if l.dev.Dst, err = comm.Alloc(c, dtype.I64, all, words); err != nil {
 		_ = comm.Free(c, l.dev.Src)
-		return nil, fmt.Errorf("lockstep: memory for %d records: %w", c.Size(), err)
+		return nil, fmt.Errorf("lockstep: memory for %d records: %w", all, err)
 	}
 	return l, nil
 }
@@ -122,7 +141,7 @@ func (l *Lockstep) Close() error {
 }
 
 // Agree tells all ranks what this one is about to run and returns what all of them do. It is collective, and allocates
-// nothing on a CPU driver. Its wait is bounded by the world's timeout and ends when the world is aborted, as World.Run does when
+// nothing on a CPU driver of one process. Its wait is bounded by the world's timeout and ends when the world is aborted, as World.Run does when
 // its ctx ends; ctx is looked at before, and while waiting for a GPU. After an error of code Invalid the ranks are out of
 // step: every later call returns the same error.
 func (l *Lockstep) Agree(ctx context.Context, r Record) (Agreement, error) {
@@ -130,20 +149,20 @@ func (l *Lockstep) Agree(ctx context.Context, r Record) (Agreement, error) {
 		return Agreement{}, l.dead
 	}
 	if err := ctx.Err(); err != nil {
-		return Agreement{}, comm.Errorf("lockstep", l.c.WorldRank(), comm.Aborted, "before step %d: %w", l.step+1, context.Cause(ctx))
+		return Agreement{}, comm.Errorf("lockstep", l.rank, comm.Aborted, "before step %d: %w", l.step+1, context.Cause(ctx))
 	}
 	if r.Tokens < 0 || r.PaddedTokens < 0 || r.PaddedTokens > 0 && r.PaddedTokens < r.Tokens {
-		return Agreement{}, comm.Errorf("lockstep", l.c.WorldRank(), comm.Invalid, "%d tokens padded to %d", r.Tokens, r.PaddedTokens)
+		return Agreement{}, comm.Errorf("lockstep", l.rank, comm.Invalid, "%d tokens padded to %d", r.Tokens, r.PaddedTokens)
 	}
 	l.step++
-	own := row{step: l.step, rank: l.c.WorldRank(), Record: r}
+	own := row{step: l.step, rank: l.rank, Record: r}
 	own.encode(l.send)
 	if err := l.gather(ctx); err != nil {
 		return Agreement{}, fmt.Errorf("lockstep: step %d: %w", l.step, err)
 	}
 	for i := range l.records {
 		if !l.records[i].decode(l.recv[i*words:]) {
-			l.dead = comm.Errorf("lockstep", l.c.WorldRank(), comm.Invalid, "step %d: rank %d is in another all_gather of this shape", l.step, i)
+			l.dead = comm.Errorf("lockstep", l.rank, comm.Invalid, "step %d: rank %d is in another all_gather of this shape", l.step, i)
 			return Agreement{}, l.dead
 		}
 	}
@@ -156,17 +175,25 @@ func (l *Lockstep) Agree(ctx context.Context, r Record) (Agreement, error) {
 
 // gather brings everyone's record into l.recv.
 func (l *Lockstep) gather(ctx context.Context) error {
+	if l.cfg.Processes != nil {
+		return l.gatherAll(ctx)
+	}
+	return l.gatherLocal(ctx, l.host.Dst, l.dev.Dst)
+}
+
+// gatherLocal brings the records of this process into host [size, words], by way of dev.
+func (l *Lockstep) gatherLocal(ctx context.Context, host, dev comm.Buffer) error {
 	s := l.cfg.Stream
 	if l.onHost {
-		return l.c.AllGather(s, l.dev.Dst, l.dev.Src)
+		return l.c.AllGather(s, host, l.host.Src)
 	}
 	if err := comm.Copy(l.c, s, l.dev.Src, l.host.Src); err != nil {
 		return err
 	}
-	if err := l.c.AllGather(s, l.dev.Dst, l.dev.Src); err != nil {
+	if err := l.c.AllGather(s, dev, l.dev.Src); err != nil {
 		return err
 	}
-	if err := comm.Copy(l.c, s, l.host.Dst, l.dev.Dst); err != nil {
+	if err := comm.Copy(l.c, s, host, dev); err != nil {
 		return err
 	}
 	return l.c.Wait(ctx, s)
@@ -176,7 +203,7 @@ func (l *Lockstep) gather(ctx context.Context) error {
 func (l *Lockstep) conclude() Agreement {
 	first := &l.records[0]
 	a := Agreement{Step: l.step, Tokens: l.tokens, PaddedTokens: first.PaddedTokens, Mode: first.Mode,
-		Balanced: true, Generation: first.Generation}
+		Balanced: true, Generation: l.generation()}
 	stop := false
 	for i := range l.records {
 		r := &l.records[i]
@@ -186,7 +213,6 @@ func (l *Lockstep) conclude() Agreement {
 		a.Balanced = a.Balanced && r.Tokens == first.Tokens
 		if i%l.cfg.TP == 0 {
 			a.SumTokens += r.Tokens
-			a.Generation = min(a.Generation, r.Generation)
 		}
 	}
 	switch {
@@ -196,4 +222,18 @@ func (l *Lockstep) conclude() Agreement {
 		a.Decision = Stop
 	}
 	return a
+}
+
+// generation is the least of the leaders of this process, whose Bell they share; of all its ranks if none leads.
+func (l *Lockstep) generation() uint64 {
+	least, led := uint64(math.MaxUint64), false
+	for i := range l.c.Size() {
+		leads := (l.first+i)%l.cfg.TP == 0
+		if g := l.records[l.first+i].Generation; leads && !led {
+			least, led = g, true
+		} else if leads == led {
+			least = min(least, g)
+		}
+	}
+	return least
 }

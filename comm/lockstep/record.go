@@ -49,11 +49,11 @@ func (l *Lockstep) check() error {
 		r, lead := &l.records[i], &l.records[i-i%l.cfg.TP]
 		switch {
 		case r.step != first.step:
-			return l.disagree(i, "the step", func(r *row) string { return fmt.Sprint(r.step) }, 0, l.c.Size())
+			return l.disagree(i, "the step", func(r *row) string { return fmt.Sprint(r.step) }, 0, len(l.records))
 		case r.Mode != first.Mode:
-			return l.disagree(i, "the mode", func(r *row) string { return fmt.Sprint(r.Mode) }, 0, l.c.Size())
+			return l.disagree(i, "the mode", func(r *row) string { return fmt.Sprint(r.Mode) }, 0, len(l.records))
 		case r.PaddedTokens != first.PaddedTokens:
-			return l.disagree(i, "padded tokens", func(r *row) string { return fmt.Sprint(r.PaddedTokens) }, 0, l.c.Size())
+			return l.disagree(i, "padded tokens", func(r *row) string { return fmt.Sprint(r.PaddedTokens) }, 0, len(l.records))
 		case r.Tokens != lead.Tokens || r.Hash != lead.Hash:
 			lo := i - i%l.cfg.TP
 			return l.disagree(i, fmt.Sprintf("the batch of replica %d", i/l.cfg.TP), func(r *row) string {
@@ -87,7 +87,7 @@ func (l *Lockstep) disagree(peer int, what string, say func(*row) string, lo, hi
 			fmt.Fprintf(&b, " ranks %v say %s", r, s)
 		}
 	}
-	e := comm.Errorf("lockstep", l.c.WorldRank(), comm.Invalid, "%s", b.String())
+	e := comm.Errorf("lockstep", l.rank, comm.Invalid, "%s", b.String())
 	e.Peer = l.records[peer].rank
 	return e
 }

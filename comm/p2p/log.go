@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/kernels"
 )
 
 // numNotes is the calls that a log remembers. Kernels name calls by number, and a message needs the text of calls that
@@ -27,7 +28,8 @@ type note struct {
 	store      [2]comm.Part // what parts needs no allocation for
 	parts      []comm.Part
 	send, recv []int
-	split      string // not empty: no operation, but this
+	split      string       // not empty: no operation, but this
+	other      kernels.Note // the same, where it has a label
 }
 
 // add notes a call and returns its number. It copies what is the caller's.
@@ -36,7 +38,7 @@ func (l *log) add(op *comm.Op) uint32 {
 	defer l.mu.Unlock()
 	l.last++
 	n := &l.notes[l.last%numNotes]
-	n.id, n.split = l.last, ""
+	n.id, n.split, n.other = l.last, "", kernels.Note{}
 	if n.parts == nil {
 		n.parts = n.store[:0]
 	}
@@ -60,7 +62,7 @@ func (l *log) addSplit(text string) uint32 {
 	defer l.mu.Unlock()
 	l.last++
 	n := &l.notes[l.last%numNotes]
-	n.id, n.split = l.last, text
+	n.id, n.split, n.other = l.last, text, kernels.Note{}
 	return l.last
 }
 
@@ -74,6 +76,8 @@ func (l *log) describe(id uint32) (label, text string) {
 		return fmt.Sprintf("call %d", id), fmt.Sprintf("its call %d (in another process)", id)
 	case n.id != id || id == 0:
 		return fmt.Sprintf("call %d", id), fmt.Sprintf("its call %d, longer ago than the last %d", id, numNotes)
+	case n.other.Label != "":
+		return n.other.Label, n.other.String()
 	case n.split != "":
 		return "split", n.split
 	}

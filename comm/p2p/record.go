@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -83,6 +84,9 @@ func (c *conn) explain(rec kernels.Record) error {
 		e.Err = fmt.Errorf("rank %d: dst has %d rows, own count is %d", a, rec.Limit, rec.N)
 	case kernels.SrcSend:
 		e.Err = fmt.Errorf("rank %d: src has %d rows, the counts send %d", a, rec.Limit, rec.N)
+	case kernels.Refused, kernels.Overflows, kernels.BadTokens:
+		text, _ := rec.Exchange(a)
+		e.Err = errors.New(text)
 	default:
 		e.Code, e.Err = comm.Internal, fmt.Errorf("a kernel of %v left the unknown record %+v", text, rec)
 	}

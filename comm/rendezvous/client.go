@@ -96,6 +96,12 @@ func (c *Client) Add(ctx context.Context, key string, delta int64) (int64, error
 	return strconv.ParseInt(string(values[0]), 10, 64)
 }
 
+// Forget removes key, if it is there.
+func (c *Client) Forget(ctx context.Context, key string) error {
+	_, err := c.call(ctx, kindForget, "forget", &request{key: key})
+	return err
+}
+
 // Gather implements Gatherer.
 func (c *Client) Gather(ctx context.Context, name string, rank, size int, mine []byte) ([][]byte, error) {
 	if size < 1 || size > maxRanks || rank < 0 || rank >= size {

@@ -34,6 +34,7 @@ const (
 	kindValues // server: operation id succeeded
 	kindError  // server: operation id failed
 	kindDead   // server: the job is dead
+	kindForget // client
 )
 
 const frameHead = 4 + 1 + 8

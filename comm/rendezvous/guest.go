@@ -53,7 +53,7 @@ func (g *guest) serve() error {
 			g.send(func(b []byte) []byte { return appendHead(b, kindLeave, f.id, 0) })
 			g.finish()
 			return nil
-		case kindSet, kindGet, kindAdd, kindGather, kindAbort:
+		case kindSet, kindGet, kindAdd, kindGather, kindForget, kindAbort:
 			q, err := parseRequest(f.body)
 			if err != nil {
 				return err
@@ -71,6 +71,9 @@ func (g *guest) handle(k kind, id uint64, q *request) {
 	switch k {
 	case kindSet:
 		g.reply(id, nil, t.set(q.key, q.value))
+	case kindForget:
+		t.forget(q.key)
+		g.reply(id, nil, nil)
 	case kindAdd:
 		n, err := t.add(q.key, q.number)
 		g.reply(id, [][]byte{strconv.AppendInt(nil, n, 10)}, err)

@@ -123,6 +123,15 @@ func (t *table) put(key string, value []byte) error {
 	return nil
 }
 
+func (t *table) forget(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if was, ok := t.values[key]; ok {
+		t.bytes -= len(key) + len(was) + entryBytes
+		delete(t.values, key)
+	}
+}
+
 func (t *table) add(key string, delta int64) (int64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
