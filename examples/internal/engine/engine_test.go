@@ -291,6 +291,7 @@ func TestSubmitRefuses(t *testing.T) {
 		"logprobs 21":         {IDs: []int32{1}, MaxTokens: 2, Logprobs: 21},
 		"prompt id 13 at position 1 is not in [0, 13)": {IDs: []int32{1, 13}, MaxTokens: 2},
 		"stop id -1 at position 0":                     {IDs: []int32{1}, MaxTokens: 2, Stop: []int32{-1}},
+		"all 13 ids as stop tokens":                    {IDs: []int32{1}, MaxTokens: 2, MinTokens: 1, Stop: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 3}},
 		"temperature -1":                               {IDs: []int32{1}, MaxTokens: 2, Sampling: sampling.Params{Temperature: -1}},
 		"the prompt has 64 tokens, and prompt and output together may have 64": {IDs: make([]int32, 64), MaxTokens: 1},
 	} {
@@ -301,32 +302,6 @@ func TestSubmitRefuses(t *testing.T) {
 	r.close(t)
 	_, err := r.Submit(t.Context(), Request{IDs: []int32{1}, MaxTokens: 1})
 	require.ErrorIs(t, err, ErrClosed)
-}
-
-// Every step with tokens is in one histogram, every agreement of a leader in the other.
-func TestHistograms(t *testing.T) {
-	for _, l := range layouts {
-		r := start(t, config(l), time.Minute)
-		for i := range 2 * l.dp {
-			r.do(t, Request{IDs: prompt(i, 20), MaxTokens: 3, IgnoreEOS: true})
-		}
-		r.close(t)
-		s := r.Stats()
-		for i, x := range s.Replicas {
-			require.Equal(t, uint64(x.Steps), x.StepTokens.Count(), "replica %d", i)
-			require.EqualValues(t, x.ContextTokens+x.GenerationTokens, x.StepTokens.Sum)
-			require.GreaterOrEqual(t, x.Sync.Count(), uint64(s.Steps), "and those before a sleep")
-			require.Positive(t, x.Sync.Sum)
-		}
-		total := s.Total()
-		require.Equal(t, uint64(total.Steps), total.StepTokens.Count())
-		require.EqualValues(t, 2*l.dp*2, total.StepTokens.Counts[0], "two decode steps of one token each")
-	}
-	h := newHistogram([]float64{1, 8})
-	for _, v := range []float64{0, 1, 1.5, 8, 8.5, 100} {
-		h.add(v)
-	}
-	require.Equal(t, []uint64{2, 2, 2}, h.Counts, "a bound is in its class")
 }
 
 func TestNewRefuses(t *testing.T) {

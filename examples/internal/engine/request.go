@@ -95,7 +95,20 @@ func (r *Request) validate(c *Config) error {
 			}
 		}
 	}
-	return r.Sampling.Validate(c.VocabSize)
+	if err := r.Sampling.Validate(c.VocabSize); err != nil {
+		return err
+	}
+	if r.MinTokens == 0 {
+		return nil
+	}
+	stops := map[int32]bool{}
+	for _, id := range r.stops(c.EOS) {
+		stops[id] = true
+	}
+	if len(stops) == c.VocabSize {
+		return fmt.Errorf("min_tokens %d with all %d ids as stop tokens: no token could come", r.MinTokens, c.VocabSize)
+	}
+	return nil
 }
 
 // stops returns the ids that end the request.

@@ -11,7 +11,7 @@ import (
 	"github.com/weftgo/weft/examples/internal/sampling"
 )
 
-var limits = Limits{Models: []string{"m", "alias"}, VocabSize: 100, MaxLogprobs: 20, MaxPrompts: 4, MaxChoices: 8, Text: true}
+var limits = Limits{Models: []string{"m", "alias"}, VocabSize: 100, MaxLogprobs: 20, MaxPrompts: 4, MaxChoices: 8, MaxModelLen: 1 << 20, Text: true}
 
 func TestDefaults(t *testing.T) {
 	for _, body := range []string{`{"prompt":"x"}`,
@@ -44,6 +44,7 @@ func TestRefused(t *testing.T) {
 		`"prompt":[-1]`: "[0, 100)", `"prompt":{}`: "prompt must be", `"prompt":["a","b","c","d","e"]`: "at most 4", `"prompt":null`: "no prompt",
 		`"prompt":["a","b","c"],"n":3`: "8 choices",
 
+		`"n":8,"max_tokens":1000000,"logprobs":5`: "log-probabilities", `"n":8,"max_tokens":9999999,"logprobs":5`: "1048576 tokens",
 		`"n":0`: "[1, 8]", `"n":-1`: "[1, 8]", `"n":1.0`: "whole number", `"n":true`: "whole number", `"n":"1"`: "whole number",
 		`"best_of":2`: "best_of", `"n":3,"best_of":2`: "best_of",
 		`"logprobs":21`: "[0, 20]", `"logprobs":true`: "whole number", `"logprobs":1.0`: "whole number", `"logprobs":-1`: "[0, 20]",

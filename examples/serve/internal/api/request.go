@@ -16,6 +16,7 @@ type Limits struct {
 	MaxLogprobs int  // alternatives a token, at most 20
 	MaxPrompts  int  // prompts of one request
 	MaxChoices  int  // prompts x n of one request
+	MaxModelLen int  // tokens of a prompt and its answer
 	Text        bool // there is a tokenizer: text in and out
 }
 
@@ -131,6 +132,9 @@ func (c *Completion) checked(f *fields, l Limits) (*Completion, *Error) {
 		return nil, notFound(c.Model, l.Models)
 	case len(c.Prompts)*c.N > l.MaxChoices:
 		return nil, BadRequest("n", "%d prompts x n %d are more than %d choices", len(c.Prompts), c.N, l.MaxChoices)
+	case c.alternatives(l) > maxAlternatives:
+		return nil, BadRequest("n", "%d choices of up to %d tokens with %d log-probabilities each are more than %d in one answer; lower n, max_tokens or logprobs",
+			len(c.Prompts)*c.N, c.length(l), c.Logprobs+1, maxAlternatives)
 	case c.MaxTokens >= 0 && c.MinTokens > c.MaxTokens:
 		return nil, BadRequest("min_tokens", "min_tokens %d > max_tokens %d", c.MinTokens, c.MaxTokens)
 	case c.Stream && c.PromptLogprobs >= 0:
@@ -154,6 +158,21 @@ func (c *Completion) checked(f *fields, l Limits) (*Completion, *Error) {
 		return nil, BadRequest("", "%v", err)
 	}
 	return c, nil
+}
+
+// maxAlternatives bounds the log-probabilities of one answer, which are in memory until it has ended, at some 100 bytes each.
+const maxAlternatives = 1 << 24
+
+func (c *Completion) alternatives(l Limits) int {
+	return len(c.Prompts) * c.N * c.length(l) * (c.Logprobs + 1)
+}
+
+// length is the most tokens of one choice.
+func (c *Completion) length(l Limits) int {
+	if c.MaxTokens < 0 {
+		return l.MaxModelLen
+	}
+	return min(c.MaxTokens, l.MaxModelLen)
 }
 
 func (c *Completion) streamOptions(f *fields) {

@@ -17,7 +17,7 @@ type Text struct {
 
 // Options say how tokens become text.
 type Options struct {
-	Stops       []string
+	Stops       *Stops // nil has none
 	IncludeStop bool
 	MinTokens   int
 	KeepSpecial bool

@@ -60,14 +60,14 @@ type token struct {
 	top []api.Alternative // nil for the first token of a prompt
 }
 
-func (s *Server) newChoice(req *api.Completion, index int, ids []int32) *choice {
+func (s *Server) newChoice(req *api.Completion, stops *detok.Stops, index int, ids []int32) *choice {
 	c := &choice{server: s, req: req, index: index, ids: ids}
 	start := 0
 	if req.Echo {
 		c.echo, c.begins = detok.Split(s.cfg.Tokenizer, ids)
 		start = utf8.RuneCountInString(c.echo)
 	}
-	c.text = detok.New(s.cfg.Tokenizer, detok.Options{Stops: req.Stop, IncludeStop: req.IncludeStop, MinTokens: req.MinTokens,
+	c.text = detok.New(s.cfg.Tokenizer, detok.Options{Stops: stops, IncludeStop: req.IncludeStop, MinTokens: req.MinTokens,
 		KeepSpecial: req.KeepSpecial}, start)
 	if req.Chat != nil && req.Chat.FindCalls {
 		c.calls = &toolcall.Parser{}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/weftgo/weft/examples/serve/internal/api"
+	"github.com/weftgo/weft/examples/serve/internal/detok"
 )
 
 // answer is a request under way: its choices, and what is the same in all that is sent for it.
@@ -100,9 +102,10 @@ func (s *Server) submit(ctx context.Context, req *api.Completion, prompts [][]in
 	} else {
 		a.id += rand.Text()
 	}
+	stops := detok.Compile(req.Stop)
 	for _, ids := range prompts {
 		for i := range req.N {
-			c := s.newChoice(req, len(a.choices), ids)
+			c := s.newChoice(req, stops, len(a.choices), ids)
 			h, err := s.engine.Submit(ctx, s.engineRequest(req, ids, i))
 			if err != nil {
 				return nil, err
@@ -151,8 +154,14 @@ func (a *answer) run(ctx context.Context, cancel context.CancelFunc, sink func(*
 	return first
 }
 
-// follow gives a choice's pieces to sink until the last.
-func follow(ctx context.Context, c *choice, sink func(*choice, piece) error) error {
+// follow gives a choice's pieces to sink until the last. A panic ends the answer, not the server, and the client is told as of any error.
+func follow(ctx context.Context, c *choice, sink func(*choice, piece) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.cfg.Log.Error("panic in an answer", "panic", p, "stack", string(debug.Stack()))
+			err = &api.Error{Status: http.StatusInternalServerError, Message: "internal error"}
+		}
+	}()
 	for {
 		p, err := c.next(ctx)
 		if err == nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weftgo/weft/examples/serve/internal/api"
@@ -49,7 +50,11 @@ func (s *Server) locked(path string) bool {
 
 // authorized compares the key in constant time, whatever its length.
 func (s *Server) authorized(r *http.Request) bool {
-	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	headers := r.Header.Values("Authorization")
+	if len(headers) != 1 { // two could be read one way here and another way by what stands before the server
+		return false
+	}
+	scheme, key, _ := strings.Cut(headers[0], " ")
 	sum := sha256.Sum256([]byte(strings.TrimSpace(key)))
 	return subtle.ConstantTimeCompare(sum[:], s.keySum[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
@@ -71,7 +76,9 @@ func printable(id string) bool {
 func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, *api.Error) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(s.cfg.ReadTimeout)) // not every writer has deadlines, as in tests
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBodyBytes))
+	bodies := &counted{r: http.MaxBytesReader(w, r.Body, s.cfg.MaxBodyBytes), sum: &s.bodies, limit: maxBodies * s.cfg.MaxBodyBytes}
+	defer bodies.release()
+	data, err := io.ReadAll(bodies)
 	if err == nil {
 		_ = control.SetReadDeadline(time.Time{}) // or it would look as if the client had left
 	} else {
@@ -79,6 +86,8 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, *api.Erro
 	}
 	var large *http.MaxBytesError
 	switch {
+	case errors.Is(err, errManyBodies):
+		return nil, &api.Error{Status: http.StatusServiceUnavailable, Message: err.Error()}
 	case errors.As(err, &large):
 		return nil, &api.Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body has more than %d bytes", s.cfg.MaxBodyBytes)}
 	case err != nil:
@@ -86,6 +95,29 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, *api.Erro
 	}
 	return data, nil
 }
+
+// maxBodies is how many bodies of the largest size may be under way.
+const maxBodies = 16
+
+var errManyBodies = errors.New("too many large requests are being read; try again later")
+
+// counted is a body whose bytes count, as they come, against a limit for all bodies together.
+type counted struct {
+	r          io.Reader
+	sum        *atomic.Int64
+	own, limit int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.own += int64(n)
+	if c.sum.Add(int64(n)) > c.limit {
+		return n, errManyBodies
+	}
+	return n, err
+}
+
+func (c *counted) release() { c.sum.Add(-c.own) }
 
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, err *api.Error) {

@@ -34,6 +34,8 @@ type rig struct {
 	d   *deploy.Deployment
 	url string
 	c   *http.Client
+
+	model *script // of a scripted server
 }
 
 func start(t testing.TB, name string, change ...func(*deploy.Config, *Config)) *rig {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 
@@ -18,7 +17,7 @@ func (s *Server) routes() http.Handler {
 		{"POST", "/v1/completions", s.completions},
 		{"POST", "/v1/chat/completions", s.chats},
 		{"GET", "/v1/models", s.models},
-		{"GET", "/v1/models/{model}", s.model},
+		{"GET", "/v1/models/{model...}", s.model},
 		{"GET", "/health", s.healthy},
 		{"GET", "/ping", s.healthy},
 		{"POST", "/ping", s.healthy},
@@ -104,40 +103,29 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 	s.reply(w, http.StatusOK, s.card(name))
 }
 
-// tokenizeRequest is the body of /tokenize: a prompt, or messages.
-type tokenizeRequest struct {
-	Prompt              *string
-	Messages            []json.RawMessage
-	AddGenerationPrompt *bool `json:"add_generation_prompt"`
-	TokenStrings        bool  `json:"return_token_strs"`
-}
-
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	body, bad := s.body(w, r)
-	var q tokenizeRequest
-	if bad == nil && s.cfg.Tokenizer == nil {
-		bad = api.BadRequest("", "this server has no tokenizer")
-	}
+	var q *api.Tokenize
 	if bad == nil {
-		if err := json.Unmarshal(body, &q); err != nil {
-			bad = api.BadRequest("", "the body is not {\"prompt\": text} or {\"messages\": [...]}: %v", err)
-		}
+		q, bad = api.ParseTokenize(body, s.limits)
 	}
 	var text string
 	switch {
 	case bad != nil:
-	case q.Prompt != nil:
-		text = *q.Prompt
-	case len(q.Messages) > 0:
-		text, bad = s.renderChat(&api.Chat{Messages: q.Messages, AddGenerationPrompt: q.AddGenerationPrompt == nil || *q.AddGenerationPrompt})
+	case q.Chat != nil:
+		text, bad = s.renderChat(q.Chat)
 	default:
-		bad = api.BadRequest("prompt", "there is no prompt and there are no messages")
+		text = q.Prompt
 	}
 	if bad != nil {
 		s.fail(w, bad)
 		return
 	}
+	s.warn(q.Unknown)
 	ids := s.cfg.Tokenizer.Encode(text)
+	if ids == nil {
+		ids = []int32{}
+	}
 	answer := struct {
 		Count       int      `json:"count"`
 		MaxModelLen int      `json:"max_model_len"`
@@ -155,24 +143,15 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 	body, bad := s.body(w, r)
-	var q struct{ Tokens []int32 }
-	if bad == nil && s.cfg.Tokenizer == nil {
-		bad = api.BadRequest("", "this server has no tokenizer")
-	}
+	var q *api.Detokenize
 	if bad == nil {
-		if err := json.Unmarshal(body, &q); err != nil {
-			bad = api.BadRequest("tokens", "the body is not {\"tokens\": [ids]}: %v", err)
-		}
-	}
-	for _, id := range q.Tokens {
-		if bad == nil && (id < 0 || int(id) >= s.cfg.VocabSize) {
-			bad = api.BadRequest("tokens", "id %d is not in [0, %d)", id, s.cfg.VocabSize)
-		}
+		q, bad = api.ParseDetokenize(body, s.limits)
 	}
 	if bad != nil {
 		s.fail(w, bad)
 		return
 	}
+	s.warn(q.Unknown)
 	text, _ := detok.Split(s.cfg.Tokenizer, q.Tokens)
 	s.reply(w, http.StatusOK, map[string]string{"prompt": text})
 }

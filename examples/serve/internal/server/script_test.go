@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 type script struct {
 	vocab   int
 	end     int32
+	low     float32        // of what is not said
 	prompts map[uint64]int // lengths
 	logits  []float32
 
@@ -38,7 +40,7 @@ func (m *script) Forward(_ comm.Stream, b *batch.Batch) ([]float32, error) {
 			m.prompts[s.ID] = end
 		}
 		for range s.NumLogits {
-			row := make([]float32, m.vocab)
+			row := slices.Repeat([]float32{m.low}, m.vocab)
 			next := m.end
 			if k := end - m.prompts[s.ID]; k < len(m.ids) {
 				next = m.ids[k]
@@ -53,9 +55,10 @@ func (m *script) Forward(_ comm.Stream, b *batch.Batch) ([]float32, error) {
 // scripted is a server whose model is a script; say sets the script.
 func scripted(t *testing.T, change ...func(*deploy.Config, *Config)) (r *rig, say func(text string) []int32) {
 	r = start(t, "tp1", change...)
+	m := &script{vocab: r.s.cfg.VocabSize, prompts: map[uint64]int{}}
+	r.model = m
 	world, err := local.Open(local.Config{Ranks: 1, Timeout: time.Minute})
 	require.NoError(t, err)
-	m := &script{vocab: r.s.cfg.VocabSize, prompts: map[uint64]int{}}
 	m.end, _ = r.s.cfg.Tokenizer.ID("<|im_end|>")
 	c := r.d.Config
 	e, err := engine.New(world, []engine.Model{m}, engine.Config{Layout: moe.Parallel{TP: 1, DP: 1}, VocabSize: m.vocab, EOS: []int32{m.end},

@@ -73,7 +73,8 @@ type Server struct {
 	background context.Context // for what is over already and needs no waiting
 	draining   atomic.Bool
 	queue      queue
-	warned     sync.Map // unknown fields that were logged
+	bodies     atomic.Int64 // bytes of bodies that are being read
+	warned     sync.Map     // unknown fields that were logged
 }
 
 // New returns a server over a deployment, which stays the caller's.
@@ -85,7 +86,8 @@ func New(cfg Config) *Server {
 	s.queue.limit = d.Config.MaxSeqs*d.Config.Layout.DP + cfg.MaxQueued
 	const most = 1024 // choices of one request
 	s.limits = api.Limits{Models: cfg.Models, VocabSize: cfg.VocabSize, MaxLogprobs: cfg.MaxLogprobs, Text: cfg.Tokenizer != nil,
-		MaxPrompts: min(most, s.queue.limit), MaxChoices: min(most, s.queue.limit)}
+		MaxModelLen: d.Config.MaxModelLen,
+		MaxPrompts:  min(most, s.queue.limit), MaxChoices: min(most, s.queue.limit)}
 	s.meter = newMeter(s)
 	s.handler = s.guard(s.routes())
 	return s
