@@ -51,12 +51,12 @@ func (d Decision) String() string {
 type Agreement struct {
 	Step         uint64 // number of this agreement, from 1
 	Decision     Decision
-	Tokens       []int // [size] tokens per rank; valid until the next Agree
-	MaxTokens    int   // the most of one rank
-	SumTokens    int   // over the replicas: tokens of a replica's ranks count once
-	PaddedTokens int   // as everyone said
-	Mode         int   // as everyone said
-	Balanced     bool  // all replicas have the same number of tokens
+	Tokens       []int  // [size] tokens per rank; valid until the next Agree
+	MaxTokens    int    // the most of one rank
+	SumTokens    int    // over the replicas: tokens of a replica's ranks count once
+	PaddedTokens int    // as everyone said
+	Mode         int    // as everyone said
+	Balanced     bool   // all replicas have the same number of tokens
 	Generation   uint64 // for Sleep: the least of the leaders of this process
 }
 
