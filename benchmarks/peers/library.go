@@ -22,13 +22,23 @@ var sources embed.FS
 
 // library is an MPI library whose program was built.
 type library struct {
-	name    string // openmpi, mpich
-	program string
-	version string
+	name     string // openmpi, mpich
+	launcher string
+	program  string
+	version  string
 }
 
-// build compiles the program with each library's compiler, in the user's cache folder. All that is missing comes in one error.
-func build(ctx context.Context, names []string) ([]*library, error) {
+// launcher is the library's mpirun: the one that Debian names after it, else the only one there.
+func launcher(name string) string {
+	if _, err := exec.LookPath("mpirun." + name); err != nil {
+		return "mpirun"
+	}
+	return "mpirun." + name
+}
+
+// build compiles the program with each library's compiler, in the user's cache folder, unless it was built before. All that is
+// missing comes in one error.
+func build(ctx context.Context, names []string, built map[string]string) ([]*library, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = os.TempDir()
@@ -49,7 +59,12 @@ func build(ctx context.Context, names []string) ([]*library, error) {
 	var libs []*library
 	var failures []error
 	for _, name := range names {
-		lib := &library{name: name, program: filepath.Join(dir, "peer."+name)}
+		lib := &library{name: name, launcher: launcher(name), program: filepath.Join(dir, "peer."+name)}
+		if program, ok := built[name]; ok {
+			lib.program = program
+			libs = append(libs, lib)
+			continue
+		}
 		text, err := exec.CommandContext(ctx, "sh", filepath.Join(dir, "build.sh"), name, lib.program).CombinedOutput()
 		if err != nil {
 			failures = append(failures, fmt.Errorf("%s: %s (%w)", name, bytes.TrimSpace(text), err))
@@ -85,7 +100,7 @@ type cellTime struct {
 func (l *library) run(ctx context.Context, g group, t suite.Timing) ([]cellTime, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute+time.Duration(len(g.sizes))*20*t.Budget)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "mpirun."+l.name, l.args(g.ranks)...)
+	cmd := exec.CommandContext(ctx, l.launcher, l.args(g.ranks)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the launcher then ends its ranks
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Stdin = strings.NewReader(g.script(t))

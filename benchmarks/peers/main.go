@@ -5,7 +5,7 @@
 //	go run ./benchmarks/peers --ranks 2 --op all_reduce --sizes 4K,2M --rounds 3
 //	go run ./benchmarks/peers --from benchmarks/results/FILE    prints the table of a recorded run
 //
-// It needs gcc and, on Debian or Ubuntu, the packages openmpi-bin, libopenmpi-dev, mpich and libmpich-dev; what is missing it
+// bundle.sh makes an archive for a machine without Go. It needs gcc and, on Debian or Ubuntu, the packages openmpi-bin, libopenmpi-dev, mpich and libmpich-dev; what is missing it
 // names. docs/benchmarks.md says how the comparison is made and what is unfair about it.
 package main
 
@@ -26,17 +26,18 @@ import (
 )
 
 type flags struct {
-	Op     []string      `name:"op" default:"all_reduce,reduce_scatterv,all_gatherv,alltoallv" help:"Operations: ${ops}."`
-	Ranks  []int         `name:"ranks" default:"2,4,8" help:"Numbers of ranks; above the number of CPUs MPICH is left out (it spins)."`
-	Sizes  []string      `name:"sizes" default:"8,512,4K,32K,256K,2M,16M,64M" help:"Sizes in bytes where every rank has a CPU."`
-	Over   []string      `name:"over-sizes" default:"4K,64K,2M" help:"Sizes where ranks share CPUs."`
-	Lib    []string      `name:"lib" default:"openmpi,mpich" help:"Peers: openmpi, mpich."`
-	Rounds int           `name:"rounds" short:"n" default:"5" help:"Rounds; in each, every library runs every cell."`
-	Budget time.Duration `name:"budget" default:"40ms" help:"Time for the iterations of one cell of one library in one round."`
-	Skew   float64       `name:"skew" default:"0" help:"Share of rank 0 in the ragged operations; 0 means 1.25 times an even share."`
-	Output string        `name:"output_file" short:"J" placeholder:"FILE" help:"Write every measurement as JSON lines."`
-	From   string        `name:"from" placeholder:"FILE" help:"Print the table of a recorded run instead of measuring."`
-	Note   string        `name:"note" help:"A remark for the file and the table, such as: neighbours were busy."`
+	Op     []string          `name:"op" default:"all_reduce,reduce_scatterv,all_gatherv,alltoallv" help:"Operations: ${ops}."`
+	Ranks  []int             `name:"ranks" default:"2,4,8" help:"Numbers of ranks; above the number of CPUs MPICH is left out (it spins)."`
+	Sizes  []string          `name:"sizes" default:"8,512,4K,32K,256K,2M,16M,64M" help:"Sizes in bytes where every rank has a CPU."`
+	Over   []string          `name:"over-sizes" default:"4K,64K,2M" help:"Sizes where ranks share CPUs."`
+	Lib    []string          `name:"lib" default:"openmpi,mpich" help:"Peers: openmpi, mpich."`
+	Built  map[string]string `name:"built" placeholder:"LIB=PROGRAM" help:"Programs that were built elsewhere; other libraries' are built now."`
+	Rounds int               `name:"rounds" short:"n" default:"5" help:"Rounds; in each, every library runs every cell."`
+	Budget time.Duration     `name:"budget" default:"40ms" help:"Time for the iterations of one cell of one library in one round."`
+	Skew   float64           `name:"skew" default:"0" help:"Share of rank 0 in the ragged operations; 0 means 1.25 times an even share."`
+	Output string            `name:"output_file" short:"J" placeholder:"FILE" help:"Write every measurement as JSON lines."`
+	From   string            `name:"from" placeholder:"FILE" help:"Print the table of a recorded run instead of measuring."`
+	Note   string            `name:"note" help:"A remark for the file and the table, such as: neighbours were busy."`
 }
 
 func main() {
@@ -72,7 +73,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	libs, err := build(ctx, f.Lib)
+	libs, err := build(ctx, f.Lib, f.Built)
 	if err != nil {
 		return err
 	}

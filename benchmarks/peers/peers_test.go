@@ -124,9 +124,12 @@ func TestMissingLibraries(t *testing.T) {
 	}
 	t.Setenv("PATH", dir)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	_, err := build(context.Background(), []string{"openmpi", "mpich"})
+	_, err := build(context.Background(), []string{"openmpi", "mpich"}, nil)
 	require.ErrorContains(t, err, "apt-get install gcc openmpi-bin libopenmpi-dev")
 	require.ErrorContains(t, err, "apt-get install gcc mpich libmpich-dev")
+	libs, err := build(context.Background(), []string{"openmpi"}, map[string]string{"openmpi": "./peer"})
+	require.NoError(t, err)
+	require.Equal(t, []*library{{name: "openmpi", launcher: "mpirun", program: "./peer"}}, libs)
 }
 
 // Every operation through each library that is installed: what it computes is what weft computes.
@@ -138,7 +141,7 @@ func TestPeersAreRight(t *testing.T) {
 	f := flags{Op: suite.Names(), Ranks: []int{2}, Sizes: []string{"8", "64K"}, Rounds: 1, Budget: 100 * time.Microsecond, Skew: 0.7}
 	for _, lib := range []string{"openmpi", "mpich"} {
 		t.Run(lib, func(t *testing.T) {
-			libs, err := build(context.Background(), []string{lib})
+			libs, err := build(context.Background(), []string{lib}, nil)
 			if err != nil {
 				t.Skip(err)
 			}
