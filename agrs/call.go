@@ -11,7 +11,7 @@ import (
 // refuseCall takes part in the all_gatherv of a dispatch that is wrong on this rank, with a count that no rank may give:
 // the driver then fails the call on every rank before it moves a row, and nobody waits. It returns cause, or how taking
 // part failed if the world died of it.
-func (x *Exchange) refuseCall(s comm.Stream, cause error) error {
+func (x *host) refuseCall(s comm.Stream, cause error) error {
 	if x.Closed() {
 		return cause
 	}
@@ -23,7 +23,7 @@ func (x *Exchange) refuseCall(s comm.Stream, cause error) error {
 }
 
 // explain says what a driver's complaint means where it is about a count of -1.
-func (x *Exchange) explain(err error) error {
+func (x *host) explain(err error) error {
 	var e *comm.Error
 	if !errors.As(err, &e) || e.Code != comm.Invalid {
 		return err
@@ -36,7 +36,7 @@ func (x *Exchange) explain(err error) error {
 const refused = -1
 
 // addBias writes sums plus the bias tensors to out, rounded once.
-func (x *Exchange) addBias(t exchange.Taken, sums comm.Buffer) {
+func (x *host) addBias(t exchange.Taken, sums comm.Buffer) {
 	for n := len(x.each); n <= t.Out.Rows(); n++ {
 		x.each = append(x.each, int32(n))
 	}

@@ -15,7 +15,7 @@ type terms struct {
 }
 
 // prepareReturn decides what comes back and in which order, from this dispatch's plan and index alone.
-func (x *Exchange) prepareReturn(b *bank, batch exchange.Batch) {
+func (x *host) prepareReturn(b *bank, batch exchange.Batch) {
 	if !x.Cfg.RankInvariant {
 		return
 	}
@@ -67,8 +67,7 @@ func (t *terms) returned(b *bank, batch exchange.Batch, topK int) {
 	}
 }
 
-// Combine returns partial rows (RankInvariant: expert rows) to their source and sums them there; see [ep.Exchanger].
-func (x *Exchange) Combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias ...comm.Buffer) error {
+func (x *host) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []comm.Buffer) error {
 	t, err := x.CheckCombine(out, y, r, bias)
 	if err != nil {
 		return err

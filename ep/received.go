@@ -14,12 +14,19 @@ type Received struct {
 	Scales  comm.Buffer // float32 [rows of X, ceil(hidden/128)] with an fp8 wire; else the zero Buffer
 	Y       comm.Buffer // where experts may write their output, which Combine then reads in place; shape by Config.Output
 	Index   Index
+	NumRows comm.Buffer // int32 [1, 1]: received rows; on a GPU buffers have room for the most there can be
 	Dropped comm.Buffer // int32 [1, 2]: ids of this rank's tokens outside [0, NumExperts), and (row, rank) copies that did not fit MaxRecvRows
 	State   any         // the exchanger's
 }
 
 // Releaser is what the State of a Received implements, for Release.
 type Releaser interface{ Release() }
+
+// Counter is what the State of a Received implements whose counts are on a GPU: it waits for them and returns Index.Counts
+// and Index.Offsets.
+type Counter interface {
+	Counts(ctx context.Context) (counts, offsets []int32, err error)
+}
 
 // Release gives the memory back without a Combine. All ranks must do the same: the next collective of each is then a
 // Dispatch. A second Release, or one after Combine, does nothing.
@@ -31,15 +38,26 @@ func (r *Received) Release() {
 
 // Experts yields each local expert that has tokens, in order, and its slots [lo, hi), padding left out. In the layout Expanded the
 // slots are rows of X; in Rows they index Index.Row. Slots are rows of Y with ExpertRows. It stops when ctx ends, and yields
-// nothing after Combine or Release.
+// nothing after Combine or Release. On a GPU it first waits for the counts; when that fails it yields nothing, and Combine
+// returns the error.
 func (r *Received) Experts(ctx context.Context) iter.Seq2[int, [2]int] {
 	return func(yield func(int, [2]int) bool) {
 		if r.Index.Offsets.IsZero() {
 			return
 		}
-		offsets := comm.Row[int32](r.Index.Offsets, 0)
+		var counts, offsets []int32
+		if r.Index.Offsets.Device().Kind == comm.CPU {
+			if offsets = comm.Row[int32](r.Index.Offsets, 0); len(offsets) > 1 {
+				counts = comm.Row[int32](r.Index.Counts, 0)
+			}
+		} else if s, ok := r.State.(Counter); ok {
+			var err error
+			if counts, offsets, err = s.Counts(ctx); err != nil {
+				return
+			}
+		}
 		for e := range len(offsets) - 1 {
-			n := int(comm.Row[int32](r.Index.Counts, 0)[e])
+			n := int(counts[e])
 			if ctx.Err() != nil {
 				return
 			}

@@ -20,43 +20,49 @@ import (
 // New makes the strategy under test.
 type New func(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error)
 
-// TestExchanger runs the whole suite.
+// Open opens a world of ranks with a timeout for waits.
+type Open func(t testing.TB, ranks int, timeout time.Duration) *comm.World
+
+// TestExchanger runs the whole suite on the CPU driver.
 func TestExchanger(t *testing.T, create New) {
-	exchange.Poison.Store(true)
-	t.Cleanup(func() { exchange.Poison.Store(false) })
-	t.Run("shapes", func(t *testing.T) { testShapes(t, create) })
-	t.Run("ranks", func(t *testing.T) { testRanks(t, create) })
-	t.Run("hidden", func(t *testing.T) { testHidden(t, create) })
-	t.Run("placements", func(t *testing.T) { testPlacements(t, create) })
-	t.Run("many tokens", func(t *testing.T) { testMany(t, create) })
-	t.Run("random", func(t *testing.T) { testRandom(t, create) })
-	t.Run("counters", func(t *testing.T) { testCounters(t, create) })
-	t.Run("interleaved", func(t *testing.T) { testInterleaved(t, create) })
-	t.Run("banks", func(t *testing.T) { testBanks(t, create) })
-	t.Run("order of results", func(t *testing.T) { testOrder(t, create) })
-	t.Run("NumTokens", func(t *testing.T) { testNumTokens(t, create) })
-	t.Run("refused calls", func(t *testing.T) { testRefused(t, create) })
-	t.Run("construction", func(t *testing.T) { testConstruction(t, create) })
-	t.Run("group", func(t *testing.T) { testGroup(t, create) })
-	t.Run("NaN stays in its token", func(t *testing.T) { testNaN(t, create) })
-	t.Run("late rank", func(t *testing.T) { testLate(t, create) })
-	t.Run("dying rank", func(t *testing.T) { testDying(t, create) })
-	t.Run("allocations", func(t *testing.T) { testAllocations(t, create) })
+	TestOn(t, create, func(t testing.TB, ranks int, timeout time.Duration) *comm.World {
+		w, err := local.Open(local.Config{Ranks: ranks, Timeout: timeout})
+		require.NoError(t, err)
+		return w
+	})
 }
 
-// world opens ranks on the CPU, closed at the end of the test.
-func world(t testing.TB, ranks int) *comm.World {
-	w, err := local.Open(local.Config{Ranks: ranks, Timeout: 30 * time.Second})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = w.Close(context.Background()) })
-	return w
+// TestOn runs the whole suite on the worlds of another driver. On a GPU, buffers are moved there and back.
+func TestOn(t *testing.T, create New, open Open) {
+	on := &rig{make: create, open: open, worlds: map[int]*comm.World{}}
+	t.Cleanup(on.close)
+	exchange.Poison.Store(true)
+	t.Cleanup(func() { exchange.Poison.Store(false) })
+	t.Run("shapes", func(t *testing.T) { testShapes(t, on) })
+	t.Run("ranks", func(t *testing.T) { testRanks(t, on) })
+	t.Run("hidden", func(t *testing.T) { testHidden(t, on) })
+	t.Run("placements", func(t *testing.T) { testPlacements(t, on) })
+	t.Run("many tokens", func(t *testing.T) { testMany(t, on) })
+	t.Run("random", func(t *testing.T) { testRandom(t, on) })
+	t.Run("counters", func(t *testing.T) { testCounters(t, on) })
+	t.Run("interleaved", func(t *testing.T) { testInterleaved(t, on) })
+	t.Run("banks", func(t *testing.T) { testBanks(t, on) })
+	t.Run("order of results", func(t *testing.T) { testOrder(t, on) })
+	t.Run("NumTokens", func(t *testing.T) { testNumTokens(t, on) })
+	t.Run("refused calls", func(t *testing.T) { testRefused(t, on) })
+	t.Run("construction", func(t *testing.T) { testConstruction(t, on) })
+	t.Run("group", func(t *testing.T) { testGroup(t, on) })
+	t.Run("NaN stays in its token", func(t *testing.T) { testNaN(t, on) })
+	t.Run("late rank", func(t *testing.T) { testLate(t, on) })
+	t.Run("dying rank", func(t *testing.T) { testDying(t, on) })
+	t.Run("allocations", func(t *testing.T) { testAllocations(t, on) })
 }
 
 // steps runs all of them in order on one exchanger per rank.
-func steps(t *testing.T, create New, ranks int, cfg ep.Config, o options, all ...Step) {
+func steps(t *testing.T, on *rig, ranks int, cfg ep.Config, o options, all ...Step) {
 	t.Helper()
-	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		x, err := create(ctx, c, cfg)
+	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := on.create(ctx, c, cfg)
 		if err != nil {
 			return err
 		}
@@ -116,7 +122,7 @@ func usual(cfg ep.Config, ranks int) []Step {
 }
 
 // testShapes crosses layouts, outputs, types, alignments, strides and bias.
-func testShapes(t *testing.T, create New) {
+func testShapes(t *testing.T, on *rig) {
 	for _, layout := range []ep.Layout{ep.Rows, ep.Expanded} {
 		for _, output := range []ep.Output{ep.ExpertRows, ep.PartialRows} {
 			for i, dt := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F8E4M3} {
@@ -127,36 +133,36 @@ func testShapes(t *testing.T, create New) {
 				}
 				o := options{gap: i * 3, ownY: i%2 == 1, numBias: i % 3}
 				t.Run(fmt.Sprintf("%v %v %v bias %d", layout, output, dt, o.numBias), func(t *testing.T) {
-					steps(t, create, 3, cfg, o, usual(cfg, 3)...)
+					steps(t, on, 3, cfg, o, usual(cfg, 3)...)
 				})
 				o = options{numBias: 2 - i%3, ownY: i%2 == 0}
-				steps(t, create, 2, cfg, o, NewStep("other options", cfg.WithDefaults(2), 11, []int{4, 9}, dirty))
+				steps(t, on, 2, cfg, o, NewStep("other options", cfg.WithDefaults(2), 11, []int{4, 9}, dirty))
 			}
 		}
 	}
 }
 
-func testRanks(t *testing.T, create New) {
+func testRanks(t *testing.T, on *rig) {
 	for _, ranks := range []int{1, 2, 3, 5, 6, 7, 8} {
 		for _, experts := range []int{1, 5, 16} { // fewer than ranks, not divisible, plenty
 			cfg := ep.Config{NumExperts: experts, TopK: 4, Hidden: 16, MaxTokensPerRank: 12}
-			steps(t, create, ranks, cfg, options{numBias: 1}, usual(cfg, ranks)...)
+			steps(t, on, ranks, cfg, options{numBias: 1}, usual(cfg, ranks)...)
 			cfg.Layout, cfg.Alignment = ep.Expanded, 8
-			steps(t, create, ranks, cfg, options{}, usual(cfg, ranks)...)
+			steps(t, on, ranks, cfg, options{}, usual(cfg, ranks)...)
 		}
 	}
 }
 
-func testHidden(t *testing.T, create New) {
+func testHidden(t *testing.T, on *rig) {
 	for _, hidden := range []int{1, 16, 120, 127, 200, 2880} {
 		for _, wire := range []dtype.DType{dtype.F32, dtype.F8E4M3} {
 			cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: hidden, MaxTokensPerRank: 5, Wire: wire}
-			steps(t, create, 3, cfg, options{}, usual(cfg, 3)...)
+			steps(t, on, 3, cfg, options{}, usual(cfg, 3)...)
 		}
 	}
 }
 
-func testPlacements(t *testing.T, create New) {
+func testPlacements(t *testing.T, on *rig) {
 	for _, ranks := range []int{1, 3, 4} {
 		for _, p := range []routing.Placement{
 			{NumExperts: 6, Size: ranks, RoundRobin: true},
@@ -164,22 +170,22 @@ func testPlacements(t *testing.T, create New) {
 			{NumExperts: 6, Size: ranks, Physical: []int32{5, 5, 4, 3, 2, 1, 0, 5, 1}, RoundRobin: true},
 		} {
 			cfg := ep.Config{NumExperts: 6, TopK: 3, Hidden: 8, MaxTokensPerRank: 10, Placement: p}
-			steps(t, create, ranks, cfg, options{}, usual(cfg, ranks)...)
+			steps(t, on, ranks, cfg, options{}, usual(cfg, ranks)...)
 		}
 	}
 }
 
 // testMany sends more tokens than 16 bits count, all to one expert of one rank.
-func testMany(t *testing.T, create New) {
+func testMany(t *testing.T, on *rig) {
 	if testing.Short() {
 		t.Skip("moves 140,000 tokens; not with -short")
 	}
 	cfg := ep.Config{NumExperts: 2, TopK: 1, Hidden: 1, MaxTokensPerRank: 70_000}
-	steps(t, create, 2, cfg, options{}, NewStep("many", cfg.WithDefaults(2), 1, even(2, 70_000), one))
+	steps(t, on, 2, cfg, options{}, NewStep("many", cfg.WithDefaults(2), 1, even(2, 70_000), one))
 }
 
 // testRandom runs random shapes; the seed is printed with the step that fails.
-func testRandom(t *testing.T, create New) {
+func testRandom(t *testing.T, on *rig) {
 	rounds := 60
 	if testing.Short() {
 		rounds = 15
@@ -201,6 +207,6 @@ func testRandom(t *testing.T, create New) {
 			d := []draw{distinct, dirty, one}[rng.IntN(3)]
 			all = append(all, NewStep(fmt.Sprintf("seed %d", seed), filled, seed*10+uint64(i), tokens, d))
 		}
-		steps(t, create, ranks, cfg, options{gap: rng.IntN(3), ownY: rng.IntN(2) == 0, numBias: rng.IntN(3)}, all...)
+		steps(t, on, ranks, cfg, options{gap: rng.IntN(3), ownY: rng.IntN(2) == 0, numBias: rng.IntN(3)}, all...)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weftgo/weft/comm"
-	"github.com/weftgo/weft/comm/local"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
 )
@@ -22,14 +21,14 @@ func isInvalid(err error, text string) bool {
 }
 
 // testRefused: a dispatch that is wrong on one rank is an Invalid error on all, and the next one works.
-func testRefused(t *testing.T, create New) {
+func testRefused(t *testing.T, on *rig) {
 	const ranks = 3
 	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
 	x5 := comm.Of(make([]float32, 5*8), 8)
 	ids5, w5 := comm.Of(make([]int32, 10), 2), comm.Of(make([]float32, 10), 2)
 	two := func(b comm.Buffer) comm.Buffer { return b.Slice(0, 2) }
 	for _, bad := range []struct {
-		text string
+		text string // of rank 1's error; the number 6 stands in NumTokens or in what a driver says of a count
 		x    comm.Buffer
 		r    ep.Routing
 	}{
@@ -38,13 +37,13 @@ func testRefused(t *testing.T, create New) {
 		{"ids is i32[5, 2]", two(x5), ep.Routing{IDs: ids5, Weights: two(w5)}},
 		{"weights: no buffer", two(x5), ep.Routing{IDs: two(ids5)}},
 		{"x is bf16[2, 8]", comm.Of(make([]dtype.BFloat16, 16), 8), ep.Routing{IDs: two(ids5), Weights: two(w5)}},
-		{"NumTokens 6 is not in [0, 5]", x5, ep.Routing{IDs: ids5, Weights: w5, NumTokens: comm.Of([]int32{6}, 1)}},
+		{"6", x5, ep.Routing{IDs: ids5, Weights: w5, NumTokens: comm.Of([]int32{6}, 1)}},
 		{"whole number of rows", comm.Of(make([]float32, 9), 8), ep.Routing{IDs: two(ids5), Weights: two(w5)}},
 		{"must have no gaps", two(x5), ep.Routing{IDs: comm.Of(make([]int32, 6), 3).Columns(0, 2), Weights: two(w5)}},
 	} {
 		good := NewStep("good", cfg, 1, even(ranks, 3), distinct)
-		err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-			x, err := create(ctx, c, cfg)
+		err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+			x, err := on.create(ctx, c, cfg)
 			if err != nil {
 				return err
 			}
@@ -63,21 +62,21 @@ func testRefused(t *testing.T, create New) {
 }
 
 // testConstruction: a configuration that is wrong or differs on one rank is an Invalid error on all.
-func testConstruction(t *testing.T, create New) {
+func testConstruction(t *testing.T, on *rig) {
 	good := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
 	wrong, other := good, good
 	wrong.Alignment = -1
 	other.MaxTokensPerRank = 5
 	for _, bad := range []ep.Config{wrong, other} {
-		err := world(t, 3).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		err := on.world(t, 3).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 			cfg := good
 			if c.Rank() == 2 {
 				cfg = bad
 			}
-			if x, err := create(ctx, c, cfg); !errors.Is(err, comm.Invalid) || x != nil {
+			if x, err := on.create(ctx, c, cfg); !errors.Is(err, comm.Invalid) || x != nil {
 				return fmt.Errorf("rank %d: %v, %v", c.Rank(), x, err)
 			}
-			x, err := create(ctx, c, good)
+			x, err := on.create(ctx, c, good)
 			if err != nil {
 				return err
 			}
@@ -85,10 +84,10 @@ func testConstruction(t *testing.T, create New) {
 		})
 		require.NoError(t, err)
 	}
-	require.NoError(t, world(t, 1).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+	require.NoError(t, on.world(t, 1).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		done, cancel := context.WithCancel(ctx)
 		cancel()
-		if _, err := create(done, c, good); !errors.Is(err, context.Canceled) {
+		if _, err := on.create(done, c, good); !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("a finished ctx: %v", err)
 		}
 		return nil
@@ -96,7 +95,7 @@ func testConstruction(t *testing.T, create New) {
 }
 
 // testGroup: in a group made by Split the errors name ranks of the world.
-func testGroup(t *testing.T, create New) {
+func testGroup(t *testing.T, on *rig) {
 	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
 	blames := func(err error, rank int) error {
 		if e := (*comm.Error)(nil); !errors.As(err, &e) || e.Code != comm.Invalid || e.Rank != rank || rank == 4 && e.Peer != 5 {
@@ -104,7 +103,7 @@ func testGroup(t *testing.T, create New) {
 		}
 		return nil
 	}
-	err := world(t, 6).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+	err := on.world(t, 6).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		g, err := c.Split(ctx, c.Rank()/3, -c.Rank()) // ranks 5, 4, 3 of the world are 0, 1, 2 of their group
 		if err != nil || c.Rank() < 3 {
 			return err
@@ -113,10 +112,10 @@ func testGroup(t *testing.T, create New) {
 		if c.Rank() == 5 {
 			other.Hidden = 7
 		}
-		if _, err := create(ctx, g, other); err == nil || !strings.Contains(err.Error(), "ranks 5 and 4") || blames(err, c.Rank()) != nil {
+		if _, err := on.create(ctx, g, other); err == nil || !strings.Contains(err.Error(), "ranks 5 and 4") || blames(err, c.Rank()) != nil {
 			return fmt.Errorf("configurations that differ: rank %d: %v", c.Rank(), err)
 		}
-		x, err := create(ctx, g, cfg)
+		x, err := on.create(ctx, g, cfg)
 		if err != nil {
 			return err
 		}
@@ -132,11 +131,11 @@ func testGroup(t *testing.T, create New) {
 }
 
 // testLate: a slow rank is waited for.
-func testLate(t *testing.T, create New) {
+func testLate(t *testing.T, on *rig) {
 	const ranks = 3
 	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
-	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		x, err := create(ctx, c, cfg)
+	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := on.create(ctx, c, cfg)
 		if err != nil {
 			return err
 		}
@@ -162,18 +161,17 @@ func testLate(t *testing.T, create New) {
 
 // testDying: when a rank panics, fails or leaves before or between the halves of an exchange, every other rank gets an
 // error that names it, and nobody hangs.
-func testDying(t *testing.T, create New) {
+func testDying(t *testing.T, on *rig) {
 	const ranks, dead = 4, 2
 	cfg := ep.Config{NumExperts: 8, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
 	boom := errors.New("boom")
 	for _, how := range []string{"panic before", "panic between", "error between", "silent before", "silent between"} {
-		w, err := local.Open(local.Config{Ranks: ranks, Timeout: 300 * time.Millisecond})
-		require.NoError(t, err)
+		w := on.open(t, ranks, 300*time.Millisecond)
 		var mu sync.Mutex
 		var heard []error
 		start := time.Now()
-		err = w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-			x, err := create(ctx, c, cfg)
+		err := w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+			x, err := on.create(ctx, c, cfg)
 			if err != nil {
 				return err
 			}

@@ -16,12 +16,12 @@ import (
 )
 
 // testCounters holds Stats and Dropped against the oracle, and the expected number of copies on even routing.
-func testCounters(t *testing.T, create New) {
+func testCounters(t *testing.T, on *rig) {
 	const ranks = 4
 	cfg := ep.Config{NumExperts: 10, TopK: 3, Hidden: 4, MaxTokensPerRank: 50}
 	s := NewStep("dirty", cfg, 3, []int{50, 7, 0, 33}, dirty)
-	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		x, err := create(ctx, c, cfg)
+	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := on.create(ctx, c, cfg)
 		if err != nil {
 			return err
 		}
@@ -58,16 +58,16 @@ func testCounters(t *testing.T, create New) {
 }
 
 // testInterleaved runs two exchangers of different shapes on the same ranks, their results alive at once.
-func testInterleaved(t *testing.T, create New) {
+func testInterleaved(t *testing.T, on *rig) {
 	const ranks = 3
 	a := ep.Config{NumExperts: 6, TopK: 2, Hidden: 24, MaxTokensPerRank: 8}
 	b := ep.Config{NumExperts: 5, TopK: 3, Hidden: 7, MaxTokensPerRank: 4}
-	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		xa, err := create(ctx, c, a)
+	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		xa, err := on.create(ctx, c, a)
 		if err != nil {
 			return err
 		}
-		xb, err := create(ctx, c, b)
+		xb, err := on.create(ctx, c, b)
 		if err != nil {
 			return err
 		}
@@ -130,11 +130,11 @@ func end(ctx context.Context, c *comm.Comm, x ep.Exchanger, s Step, r *ep.Receiv
 }
 
 // testBanks holds several results at once, takes them in another order, and is refused one too many.
-func testBanks(t *testing.T, create New) {
+func testBanks(t *testing.T, on *rig) {
 	const ranks, banks = 3, 3
 	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 5, MaxTokensPerRank: 6, Banks: banks}
-	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		x, err := create(ctx, c, cfg)
+	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := on.create(ctx, c, cfg)
 		if err != nil {
 			return err
 		}
@@ -161,12 +161,12 @@ func testBanks(t *testing.T, create New) {
 }
 
 // testOrder: ranks that combine two results of equal shapes in different orders get an error, not each other's rows.
-func testOrder(t *testing.T, create New) {
+func testOrder(t *testing.T, on *rig) {
 	const ranks = 3
 	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 5, MaxTokensPerRank: 6, Banks: 2}
 	errs := make([]error, ranks)
-	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		x, err := create(ctx, c, cfg)
+	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := on.create(ctx, c, cfg)
 		if err != nil {
 			return err
 		}
@@ -225,11 +225,11 @@ func releases(ctx context.Context, c *comm.Comm, x ep.Exchanger, s Step) error {
 }
 
 // testNumTokens gives more rows than count: the rest is neither read nor written.
-func testNumTokens(t *testing.T, create New) {
+func testNumTokens(t *testing.T, on *rig) {
 	const ranks = 3
 	cfg := ep.Config{NumExperts: 4, TopK: 2, Hidden: 3, MaxTokensPerRank: 5}
-	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		x, err := create(ctx, c, cfg)
+	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := on.create(ctx, c, cfg)
 		if err != nil {
 			return err
 		}
@@ -270,13 +270,13 @@ func testNumTokens(t *testing.T, create New) {
 }
 
 // testNaN puts NaN into one token: its own output is NaN, all others are as without.
-func testNaN(t *testing.T, create New) {
+func testNaN(t *testing.T, on *rig) {
 	const ranks = 4
 	for _, wire := range []dtype.DType{dtype.F32, dtype.F8E4M3} {
 		cfg := ep.Config{NumExperts: 8, TopK: 3, Hidden: 130, MaxTokensPerRank: 10, Wire: wire}
 		s := NewStep("one NaN", cfg, 5, even(ranks, 10), distinct)
-		err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-			x, err := create(ctx, c, cfg)
+		err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+			x, err := on.create(ctx, c, cfg)
 			if err != nil {
 				return err
 			}
@@ -314,15 +314,18 @@ func oneNaN(ctx context.Context, c *comm.Comm, x ep.Exchanger, s Step) error {
 }
 
 // testAllocations: after the largest batch, a step allocates a few small objects on each rank and no memory for rows.
-func testAllocations(t *testing.T, create New) {
+func testAllocations(t *testing.T, on *rig) {
 	if testing.Short() {
 		t.Skip("counts allocations; not with -short, which CI runs under the race detector")
 	}
 	const ranks = 1
+	if on.world(t, ranks).Local()[0].Device().Kind != comm.CPU {
+		t.Skip("the copies that this suite makes for a GPU allocate")
+	}
 	cfg := ep.Config{NumExperts: 8, TopK: 4, Hidden: 64, MaxTokensPerRank: 32}
 	s := NewStep("steady", cfg, 1, even(ranks, 32), func(rng *rand.Rand, ids []int32, n int) { distinct(rng, ids, n) })
-	err := world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
-		x, err := create(ctx, c, cfg)
+	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := on.create(ctx, c, cfg)
 		if err != nil {
 			return err
 		}

@@ -31,6 +31,9 @@ type state struct {
 	core    *Core
 	dropped [2]int32
 	number  uint64 // of the Dispatch, from 1, equal on all ranks
+	numRows [1]int32
+	stream  comm.Stream // of the Dispatch, on a GPU
+	failed  error       // what reading the counts found, on a GPU
 }
 
 func newBank(x *Core) *Bank {
@@ -103,6 +106,8 @@ func (x *Core) Receive(b *Bank, numRows int, batch Batch, droppedIDs, droppedCop
 	s.Index = ep.Index{Row: vector(ix.Row), K: vector(ix.K), Weight: vector(ix.Weight), Offsets: vector(ix.Offsets)}
 	s.Index.Counts = comm.Of(ix.Counts, max(x.NumLocal, 1))
 	s.Dropped = comm.Of(s.dropped[:], 2)
+	s.numRows[0] = int32(numRows)
+	s.NumRows = comm.Of(s.numRows[:], 1)
 	s.State = s
 	b.live = s
 	return &s.Received, nil
@@ -198,6 +203,8 @@ func (x *Core) CheckCombine(out, y comm.Buffer, r *ep.Received, bias []comm.Buff
 		return Taken{}, x.Invalid("combine: the Received is not of this exchanger")
 	case s.bank == nil:
 		return Taken{}, x.Invalid("combine: the Received was taken by an earlier Combine or Release")
+	case s.failed != nil:
+		return Taken{}, s.failed
 	}
 	b := s.bank
 	if err := x.tensor("out", out, x.Cfg.DType, b.numRows, x.Cfg.Hidden); err != nil {

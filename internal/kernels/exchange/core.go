@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -25,6 +26,8 @@ type Core struct {
 	Gatherer  Gatherer
 	Quantiser Quantiser
 
+	Dev *Device // nil on the CPU
+
 	name   string
 	ranks  []int // [size]: each rank's number in the world, which errors name
 	banks  []*Bank
@@ -42,14 +45,11 @@ func NewCore(ctx context.Context, c *comm.Comm, name string, cfg ep.Config, refu
 	if ctx.Err() != nil {
 		return nil, comm.Errorf(name, c.WorldRank(), comm.Aborted, "before the ranks compared their configurations: %w", context.Cause(ctx))
 	}
-	if dev := c.Device(); dev.Kind != comm.CPU {
-		return nil, comm.Errorf(name, c.WorldRank(), comm.Unavailable, "no kernels for %v yet; open a world with the CPU driver", dev)
-	}
 	filled, err := cfg.Fill(c.Size())
 	if err == nil {
 		err = refuse(filled)
 	}
-	ranks, err := agree(c, name, filled, err)
+	ranks, err := agree(ctx, c, name, filled, err)
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +62,17 @@ func NewCore(ctx context.Context, c *comm.Comm, name string, cfg ep.Config, refu
 	for range filled.Banks {
 		x.banks = append(x.banks, newBank(x))
 	}
+	if c.Device().Kind != comm.CPU {
+		if x.Dev, err = newDevice(x); err != nil {
+			return nil, &comm.Error{Op: name, Rank: c.WorldRank(), Peer: comm.NoPeer, Code: comm.Unavailable, Err: err}
+		}
+	}
 	return x, nil
 }
 
 // agree compares a hash of the configuration over all ranks and returns their numbers in the world. mine, when not nil, is
 // why this rank cannot go on.
-func agree(c *comm.Comm, name string, cfg ep.Config, mine error) (ranks []int, err error) {
+func agree(ctx context.Context, c *comm.Comm, name string, cfg ep.Config, mine error) (ranks []int, err error) {
 	all := make([]int64, 2*c.Size()) // a hash, 0 for a refusal, and the rank in the world
 	own := []int64{0, int64(c.WorldRank())}
 	if mine == nil {
@@ -75,7 +80,7 @@ func agree(c *comm.Comm, name string, cfg ep.Config, mine error) (ranks []int, e
 		fmt.Fprintf(h, "%s %+v", name, cfg)
 		own[0] = int64(h.Sum64() | 1)
 	}
-	if err := c.AllGather(comm.Stream{}, comm.Of(all, 2), comm.Of(own, 2)); err != nil {
+	if err := gatherWords(ctx, c, all, own); err != nil {
 		return nil, err
 	}
 	if mine != nil {
@@ -129,8 +134,12 @@ func (x *Core) Config() ep.Config { return x.Cfg }
 // Name returns the strategy's name.
 func (x *Core) Name() string { return x.name }
 
-// Stats returns a snapshot. Any goroutine may call it.
+// Stats returns a snapshot. On the CPU any goroutine may call it; on a GPU it waits for the rank's work, and only the rank's
+// goroutine may.
 func (x *Core) Stats() ep.Stats {
+	if x.Dev != nil {
+		return x.Dev.stats()
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := x.stats
@@ -139,7 +148,7 @@ func (x *Core) Stats() ep.Stats {
 }
 
 // Close frees the banks. A second call does nothing.
-func (x *Core) Close(context.Context) error {
+func (x *Core) Close(ctx context.Context) error {
 	if x.closed {
 		return nil
 	}
@@ -155,6 +164,9 @@ func (x *Core) Close(context.Context) error {
 			}
 		}
 	}
+	if x.Dev != nil {
+		first = errors.Join(first, x.Dev.close(ctx))
+	}
 	return first
 }
 
@@ -165,33 +177,21 @@ func (x *Core) Closed() bool { return x.closed }
 type Batch struct {
 	NumRows   int         // rows of x
 	NumTokens int         // of which so many count
-	X         comm.Buffer // [NumTokens, hidden]
+	X         comm.Buffer // [NumTokens, hidden]; on a GPU [NumRows, hidden], and NumTokens is NumRows or, when it is on the device, -1
 	IDs       []int32     // [NumTokens, topK]
 	Weights   []float32   // [NumTokens, topK]
 }
 
 // Check reports what is wrong with a Dispatch's arguments on this rank.
 func (x *Core) Check(rows comm.Buffer, r ep.Routing) (Batch, error) {
-	if x.closed {
-		return Batch{}, x.Invalid("dispatch: the exchanger is closed")
-	}
-	if err := x.tensor("x", rows, x.Cfg.DType, -1, x.Cfg.Hidden); err != nil {
-		return Batch{}, x.Invalid("dispatch: %w", err)
+	if err := x.shapes(rows, r); err != nil {
+		return Batch{}, err
 	}
 	n := rows.Rows()
-	if err := x.tensor("ids", r.IDs, dtype.I32, n, x.Cfg.TopK); err != nil {
-		return Batch{}, x.Invalid("dispatch: %w", err)
-	}
-	if err := x.tensor("weights", r.Weights, dtype.F32, n, x.Cfg.TopK); err != nil {
-		return Batch{}, x.Invalid("dispatch: %w", err)
-	}
-	if !r.IDs.Contiguous() || !r.Weights.Contiguous() {
-		return Batch{}, x.Invalid("dispatch: ids %v and weights %v must have no gaps between rows", r.IDs, r.Weights)
-	}
 	tokens := n
 	if !r.NumTokens.IsZero() {
-		if err := x.tensor("NumTokens", r.NumTokens, dtype.I32, 1, 1); err != nil {
-			return Batch{}, x.Invalid("dispatch: %w", err)
+		if x.Dev != nil {
+			return Batch{NumRows: n, NumTokens: -1, X: rows}, nil
 		}
 		if tokens = int(comm.Row[int32](r.NumTokens, 0)[0]); tokens < 0 || tokens > n {
 			return Batch{}, x.Invalid("dispatch: NumTokens %d is not in [0, %d], the rows of x", tokens, n)
@@ -200,9 +200,38 @@ func (x *Core) Check(rows comm.Buffer, r ep.Routing) (Batch, error) {
 	if tokens > x.Cfg.MaxTokensPerRank {
 		return Batch{}, x.Invalid("dispatch: %d tokens > MaxTokensPerRank %d", tokens, x.Cfg.MaxTokensPerRank)
 	}
+	if x.Dev != nil {
+		return Batch{NumRows: n, NumTokens: tokens, X: rows}, nil
+	}
 	end := tokens * x.Cfg.TopK
 	return Batch{NumRows: n, NumTokens: tokens, X: rows.Slice(0, tokens), IDs: View[int32](r.IDs)[:end],
 		Weights: View[float32](r.Weights)[:end]}, nil
+}
+
+// shapes checks types and shapes.
+func (x *Core) shapes(rows comm.Buffer, r ep.Routing) error {
+	if x.closed {
+		return x.Invalid("dispatch: the exchanger is closed")
+	}
+	if err := x.tensor("x", rows, x.Cfg.DType, -1, x.Cfg.Hidden); err != nil {
+		return x.Invalid("dispatch: %w", err)
+	}
+	n := rows.Rows()
+	if err := x.tensor("ids", r.IDs, dtype.I32, n, x.Cfg.TopK); err != nil {
+		return x.Invalid("dispatch: %w", err)
+	}
+	if err := x.tensor("weights", r.Weights, dtype.F32, n, x.Cfg.TopK); err != nil {
+		return x.Invalid("dispatch: %w", err)
+	}
+	if !r.IDs.Contiguous() || !r.Weights.Contiguous() {
+		return x.Invalid("dispatch: ids %v and weights %v must have no gaps between rows", r.IDs, r.Weights)
+	}
+	if !r.NumTokens.IsZero() {
+		if err := x.tensor("NumTokens", r.NumTokens, dtype.I32, 1, 1); err != nil {
+			return x.Invalid("dispatch: %w", err)
+		}
+	}
+	return nil
 }
 
 // tensor checks type and shape; rows -1 means any.
@@ -210,7 +239,7 @@ func (x *Core) tensor(what string, b comm.Buffer, t dtype.DType, rows, cols int)
 	if err := b.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	if b.Device().Kind != comm.CPU {
+	if dev := x.Comm.Device(); b.Device().Kind != dev.Kind || dev.Kind != comm.CPU && b.Device() != dev {
 		return fmt.Errorf("%s: %v is not on this rank's device %v", what, b, x.Comm.Device())
 	}
 	if b.DType() != t || b.Cols() != cols || rows >= 0 && b.Rows() != rows {

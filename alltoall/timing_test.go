@@ -1,0 +1,340 @@
+package alltoall_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weftgo/weft/alltoall"
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/internal/gputest"
+)
+
+// row is one line of the results.
+type row struct {
+	Record  string  `json:"record"`
+	Op      string  `json:"op"`
+	How     string  `json:"how"` // "stream": everything enqueued before it begins; "graph": one of several in a graph
+	Tokens  int     `json:"tokens"`
+	Ranks   int     `json:"ranks"`
+	Copies  float64 `json:"copies,omitempty"` // of a token
+	TimeUs  float64 `json:"time_us"`
+	FloorUs float64 `json:"floor_us,omitempty"`
+	OfFloor float64 `json:"of_floor,omitempty"`
+}
+
+const (
+	timedRanks, timedHidden, timedExperts, timedTopK = 8, 4096, 128, 8
+	timedRowBytes                                    = 2 * timedHidden
+)
+
+type timer struct {
+	t    *testing.T
+	file *os.File
+	dev  *cuda.Device
+	rate float64 // bytes a second of a stream's copy, read and written
+}
+
+func (x *timer) add(r row, bytes float64) {
+	r.Record, r.Ranks = "row", timedRanks
+	if bytes > 0 {
+		r.FloorUs = bytes / x.rate * 1e6
+		r.OfFloor = r.FloorUs / r.TimeUs
+	}
+	x.t.Logf("%-26s %-6s %6d tokens %9.2f us floor %8.2f ratio %.3f", r.Op, r.How, r.Tokens, r.TimeUs, r.FloorUs, r.OfFloor)
+	b, err := json.Marshal(r)
+	require.NoError(x.t, err)
+	_, err = fmt.Fprintf(x.file, "%s\n", b)
+	require.NoError(x.t, err)
+}
+
+// TestTiming measures dispatch and combine on GPU 0; it runs when WEFT_TIMING names the results file.
+func TestTiming(t *testing.T) {
+	name := os.Getenv("WEFT_TIMING")
+	if name == "" {
+		t.Skip("set WEFT_TIMING to the file for the results")
+	}
+	x := &timer{t: t, dev: gputest.Device(t)}
+	var err error
+	x.file, err = os.Create(name)
+	require.NoError(t, err)
+	defer x.file.Close()
+	fmt.Fprintf(x.file, `{"record":"header","tool":"alltoall timing","gpu":%q,"time":%q}`+"\n", x.dev.Info().Name, time.Now().UTC().Format(time.RFC3339))
+	x.ceiling()
+	w := openGPU(t, timedRanks, 20*time.Second)
+	for _, n := range []int{64, 256, 1024, 4096, 8192, 16384, 32768} {
+		base := ep.Config{NumExperts: timedExperts, TopK: timedTopK, Hidden: timedHidden, MaxTokensPerRank: n / timedRanks, DType: dtype.BF16}
+		partial := base
+		partial.Output = ep.PartialRows
+		x.pair(w, "rows", "partial rows", partial, 1, 1)
+		x.pair(w, "rows", "expert rows pulled", base, 1, 8)
+		t.Setenv("WEFT_COMBINE_PULL", "0")
+		x.pair(w, "rows", "expert rows pre-summed", base, 1, 10)
+		os.Unsetenv("WEFT_COMBINE_PULL")
+		base.Layout = ep.Expanded
+		x.pair(w, "expanded", "expert rows pulled", base, 8, 8)
+		fp8 := partial
+		fp8.Wire = dtype.F8E4M3
+		x.pair(w, "rows fp8", "partial rows", fp8, 2, 1)
+	}
+	require.NoError(t, w.Close(context.Background()))
+}
+
+// ceiling is a stream's memcpy of 2 GiB.
+func (x *timer) ceiling() {
+	const bytes = 2 << 30
+	a, err := x.dev.Alloc(bytes)
+	require.NoError(x.t, err)
+	b, err := x.dev.Alloc(bytes)
+	require.NoError(x.t, err)
+	s, err := x.dev.NewStream(0)
+	require.NoError(x.t, err)
+	require.NoError(x.t, s.Fill32(a, 0x3f8ccccd, bytes/4))
+	us := x.between(s, 7, 1, func(mark func(int)) error {
+		mark(0)
+		err := s.Copy(b, a, bytes)
+		mark(1)
+		return err
+	})[0]
+	x.rate = 2 * bytes / us * 1e6
+	x.add(row{Op: "memcpy", How: "stream", TimeUs: us}, 2*bytes)
+	require.NoError(x.t, errors.Join(x.dev.Free(a), x.dev.Free(b), s.Close()))
+}
+
+// between returns the medians of the times between marks 0, 1, ... n of fn.
+func (x *timer) between(s *cuda.Stream, reps, n int, fn func(mark func(int)) error) []float64 {
+	events := make([]*cuda.Event, n+1)
+	for i := range events {
+		var err error
+		events[i], err = x.dev.NewEvent(true)
+		require.NoError(x.t, err)
+	}
+	times := make([][]float64, n)
+	for rep := range reps + 2 {
+		require.NoError(x.t, fn(func(i int) { require.NoError(x.t, events[i].Record(s)) }))
+		require.NoError(x.t, events[n].Wait(context.Background()))
+		for i := range n {
+			d, err := events[i+1].Since(events[i])
+			require.NoError(x.t, err)
+			if rep >= 2 {
+				times[i] = append(times[i], float64(d)/1e3)
+			}
+		}
+	}
+	medians := make([]float64, n)
+	for i, list := range times {
+		slices.Sort(list)
+		medians[i] = list[len(list)/2]
+	}
+	for _, e := range events {
+		require.NoError(x.t, e.Close())
+	}
+	return medians
+}
+
+// gate is where goroutines wait for each other, again and again.
+type gate struct {
+	mu   sync.Mutex
+	n, k int
+	open chan struct{}
+}
+
+func (g *gate) pass() {
+	g.mu.Lock()
+	open := g.open
+	if g.k++; g.k == g.n {
+		g.k, g.open = 0, make(chan struct{})
+		close(open)
+	}
+	g.mu.Unlock()
+	select {
+	case <-open:
+	case <-time.After(30 * time.Second): // another rank failed
+	}
+}
+
+// filled returns memory with stripes of different small numbers.
+func (x *timer) filled(c *comm.Comm, s *cuda.Stream, b comm.Buffer) error {
+	bytes := int(b.SizeBytes())
+	if bytes < 4096 {
+		return s.Fill(b.Addr(), 0x3c, bytes)
+	}
+	const stripes = 64
+	for i := range stripes {
+		lo, hi := bytes/stripes*i, bytes/stripes*(i+1)
+		if err := s.Fill(b.Addr()+uintptr(lo), byte(0x30+i%16), hi-lo); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// problem is one rank's inputs.
+type problem struct {
+	x            *alltoall.Exchange
+	in, ids, w   comm.Buffer
+	out          comm.Buffer
+	copies       float64
+	stream       *cuda.Stream
+	s            comm.Stream
+	word         uintptr
+}
+
+func (x *timer) problem(ctx context.Context, c *comm.Comm, cfg ep.Config) (*problem, error) {
+	p := &problem{}
+	var err error
+	if p.x, err = alltoall.New(ctx, c, cfg); err != nil {
+		return nil, err
+	}
+	n := cfg.MaxTokensPerRank
+	rng := rand.New(rand.NewPCG(1, uint64(c.Rank())))
+	ids, weights := make([]int32, n*timedTopK), make([]float32, n*timedTopK)
+	for t := range n {
+		ranks := map[int32]bool{}
+		for k, e := range rng.Perm(timedExperts)[:timedTopK] {
+			ids[t*timedTopK+k], weights[t*timedTopK+k] = int32(e), rng.Float32()
+			ranks[int32(e)/(timedExperts/timedRanks)] = true
+		}
+		p.copies += float64(len(ranks)) / float64(n)
+	}
+	for _, v := range []struct {
+		to   *comm.Buffer
+		t    dtype.DType
+		cols int
+	}{{&p.in, dtype.BF16, timedHidden}, {&p.out, dtype.BF16, timedHidden}, {&p.ids, dtype.I32, timedTopK}, {&p.w, dtype.F32, timedTopK}} {
+		if *v.to, err = comm.Alloc(c, v.t, n, v.cols); err != nil {
+			return nil, err
+		}
+	}
+	if p.stream, err = x.dev.NewStream(0); err != nil {
+		return nil, err
+	}
+	p.s = comm.Stream{Handle: p.stream.Handle()}
+	err = errors.Join(comm.Copy(c, comm.Stream{}, p.ids, comm.Of(ids, timedTopK)), comm.Copy(c, comm.Stream{}, p.w, comm.Of(weights, timedTopK)),
+		x.filled(c, p.stream, p.in), p.stream.Wait(ctx))
+	return p, err
+}
+
+func (p *problem) free(ctx context.Context, c *comm.Comm) error {
+	return errors.Join(c.Wait(ctx, p.s), p.x.Close(ctx), comm.Free(c, p.in), comm.Free(c, p.out), comm.Free(c, p.ids), comm.Free(c, p.w), p.stream.Close())
+}
+
+// pair times one dispatch and one combine, in a stream and several of them in a graph. reads1 + copies and reads2 ... are
+// how many rows a token moves: 1 means 1 + D, 8 means 1 + 8, 10 means 1 + 8 + 2D, 2 means an fp8 row a copy.
+func (x *timer) pair(w *comm.World, layout, output string, cfg ep.Config, there, back int) {
+	words, err := x.dev.Alloc(4 * timedRanks)
+	require.NoError(x.t, err)
+	aux, err := x.dev.NewStream(0)
+	require.NoError(x.t, err)
+	require.NoError(x.t, aux.Fill32(words, 0, timedRanks))
+	require.NoError(x.t, aux.Wait(context.Background()))
+	g := &gate{n: timedRanks, open: make(chan struct{})}
+	var mu sync.Mutex
+	worst, copies := make([]float64, 3), 0.0
+	err = w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		p, err := x.problem(ctx, c, cfg)
+		if err != nil {
+			return err
+		}
+		var y comm.Buffer
+		dispatch := func() (*ep.Received, error) {
+			return p.x.Dispatch(p.s, p.in, ep.Routing{IDs: p.ids, Weights: p.w})
+		}
+		one := func(mark func(int)) error {
+			mark(0)
+			r, err := dispatch()
+			if err != nil {
+				return err
+			}
+			y = r.Y
+			mark(1)
+			err = p.x.Combine(p.s, p.out, r.Y, r)
+			mark(2)
+			return err
+		}
+		if err := one(func(int) {}); err != nil {
+			return err
+		}
+		if err := errors.Join(x.filled(c, p.stream, y), c.Wait(ctx, p.s)); err != nil {
+			return err
+		}
+		const pairs = 10
+		graph, err := p.stream.Capture(func() error {
+			for range pairs {
+				if err := one(func(int) {}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		exec, err := graph.Instantiate()
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(graph.Close(), exec.Upload(p.stream), p.stream.Wait(ctx)); err != nil {
+			return err
+		}
+		g.pass()
+		word, turn := words+uintptr(4*c.Rank()), uint32(0)
+		held := func(fn func() error) error {
+			turn++
+			err := errors.Join(p.stream.WaitValue(word, turn), c.Barrier(p.s), fn())
+			g.pass()
+			mu.Lock()
+			defer mu.Unlock()
+			return errors.Join(err, aux.WriteValue(word, turn))
+		}
+		apart := x.between(p.stream, 7, 2, func(mark func(int)) error {
+			return held(func() error { return one(mark) })
+		})
+		g.pass()
+		both := x.between(p.stream, 5, 1, func(mark func(int)) error {
+			return held(func() error {
+				mark(0)
+				err := exec.Launch(p.stream)
+				mark(1)
+				return err
+			})
+		})
+		g.pass()
+		mu.Lock()
+		worst[0], worst[1], worst[2] = max(worst[0], apart[0]), max(worst[1], apart[1]), max(worst[2], both[0]/pairs)
+		copies += p.copies / timedRanks
+		mu.Unlock()
+		return errors.Join(c.Wait(ctx, p.s), exec.Close(), p.free(ctx, c))
+	})
+	require.NoError(x.t, err)
+	require.NoError(x.t, errors.Join(aux.Wait(context.Background()), aux.Close(), x.dev.Free(words)))
+	n := cfg.MaxTokensPerRank * timedRanks
+	rows := func(kind int) float64 {
+		r := float64(n) * timedRowBytes
+		switch kind {
+		case 1:
+			return r * (1 + copies)
+		case 2:
+			return float64(n) * (timedRowBytes + copies*(timedHidden+timedHidden/128*4))
+		case 8:
+			return r * (1 + 8)
+		default:
+			return r * (1 + 8 + 2*copies)
+		}
+	}
+	x.add(row{Op: "dispatch " + layout, How: "stream", Tokens: n, Copies: copies, TimeUs: worst[0]}, rows(there))
+	x.add(row{Op: "combine " + output, How: "stream", Tokens: n, Copies: copies, TimeUs: worst[1]}, rows(back))
+	x.add(row{Op: layout + " + " + output, How: "graph", Tokens: n, Copies: copies, TimeUs: worst[2]}, rows(there)+rows(back))
+}

@@ -1,0 +1,280 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/nvrtc"
+)
+
+// Flags of DispatchArgs.
+const (
+	Expanded  = 1 << iota // one copy for each (token, expert), in the order of slots
+	Inverse               // write Bank.Slot too
+	Invariant             // lists of what comes back are in k order
+	Clip                  // rows beyond MaxRecv do not go; else nothing goes
+	Refuse                // this rank's call was refused on the host
+	Terms                 // write Bank.Terms
+)
+
+// Limits of the kernels for dispatch and combine.
+const (
+	MaxTopK     = 32
+	MaxPhysical = 4096
+	NumStats    = 8 // counters before those of each local expert
+)
+
+// Experts is where experts live: a table of int32 on the device, start[NumExperts+1], replicas[NumPhysical],
+// rankOf[NumPhysical], first[NumRanks+1]. Experts have global numbers in the order of (rank, local expert).
+type Experts struct {
+	Table                                                                     uint64
+	NumExperts, NumPhysical, NumRanks, Rank, Plain, TopK, NumLocal, Alignment uint32
+}
+
+// Exchange is what stays the same for an exchanger's life.
+type Exchange struct {
+	Experts                         Experts
+	Peers                           [MaxRanks]uint64 // each rank's region
+	Tally                           uint64           // offset there: TallyBytes
+	Scratch                         uint64           // ScratchBytes
+	Stats                           uint64           // uint64 [NumStats + NumLocal]
+	Hidden, MaxTokens, MaxRecv, Fan uint32
+}
+
+// TallyBytes is the lines in which all ranks tell a rank their choices per expert.
+func TallyBytes(ranks, physical int) int { return 2 * ranks * ((physical + 1) / 2) * 16 }
+
+// ScratchBytes is the private memory of dispatch for up to blocks blocks.
+func ScratchBytes(ranks, physical, maxTokens, blocks int) int {
+	return 4 * (8 + MaxRanks + (maxTokens+7)/8*8 + blocks*(physical+ranks+1))
+}
+
+// Bank is one result's memory. The first six are offsets in each rank's region, the others this rank's addresses.
+type Bank struct {
+	X, Scales, Row, K, Weight, Slot              uint64
+	Counts, Offsets, NumRows, Dropped, NumTokens uint64
+	Terms, Rows                                  uint64 // TermBytes [MaxTokens, TopK], SentBytes [MaxTokens, Fan]
+}
+
+// Bytes of an entry of Bank.Terms and Bank.Rows.
+const (
+	TermBytes = 16
+	SentBytes = 8
+)
+
+// DispatchArgs are a dispatch's parameters.
+type DispatchArgs struct {
+	Meet                                        Args
+	Exchange                                    Exchange
+	Bank                                        Bank
+	Src, IDs, Weights, NumTokens                uint64
+	SrcStride                                   int64 // bytes
+	Tokens, RowBytes, DType, FP8, Flags, Spread uint32
+	_                                           uint64
+}
+
+// CombineArgs are a combine's parameters. Part 0 of the entry is this rank's rows.
+type CombineArgs struct {
+	Meet                                    Args
+	Terms, Rows, NumTokens                  uint64
+	Out                                     uint64
+	Bias                                    [2]uint64
+	OutStride                               int64 // bytes
+	BiasStride                              [2]int64
+	Mode, NumBias, TopK, Fan, DType, Hidden uint32
+}
+
+// Modes of CombineArgs.
+const (
+	SumPartials  = iota // one row of each rank, in rank order
+	SumExperts          // expert rows, as if each rank had made a partial row
+	SumInvariant        // expert rows in k order
+)
+
+// IndexArgs are the parameters of both kernels that index gathered rows.
+type IndexArgs struct {
+	Experts                                  Experts
+	IDs, Weights, RowsOf                     uint64
+	Row, K, Weight, Slot                     uint64
+	Counts, Offsets, NumRows, Dropped, Stats uint64
+	Ticket, Scratch                          uint64
+	MaxRows, _                               uint32
+}
+
+// QuantArgs are the parameters of weft_quantise.
+type QuantArgs struct {
+	Src, Q, Scales, NumTokens uint64
+	SrcStride                 int64
+	Rows, Hidden, DType, _    uint32
+}
+
+// PartialArgs are the parameters of weft_partials.
+type PartialArgs struct {
+	Dst, Y, Slot, Weight, NumRows            uint64
+	DstStride, YStride                       int64
+	TopK, Hidden, DType, Wide, Copy, MaxRows uint32
+}
+
+// BiasArgs are the parameters of weft_bias.
+type BiasArgs struct {
+	Sums, Out                         uint64
+	Bias                              [2]uint64
+	NumTokens                         uint64
+	OutStride                         int64
+	BiasStride                        [2]int64
+	NumBias, Hidden, DType, MaxTokens uint32
+}
+
+// ExpandArgs are the parameters of weft_expand.
+type ExpandArgs struct {
+	Dst, Src, Row, Offsets, Bytes uint64
+	NumLocal, _                   uint32
+}
+
+// exchangeFiles are the parts of the second translation unit.
+var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "index.cu", "quant.cu", "dispatch.cu", "combine.cu"}
+
+// ExchangeProgram is the source of dispatch and combine for an architecture.
+func ExchangeProgram(arch string) nvrtc.Program {
+	p := Program(arch)
+	var b strings.Builder
+	for _, name := range exchangeFiles {
+		b.WriteString(text(name) + "\n")
+	}
+	p.Name, p.Source = "exchange.cu", b.String()
+	return p
+}
+
+// ExchangeSet is the kernels of dispatch and combine, loaded on one device.
+type ExchangeSet struct {
+	module                                                                         *cuda.Module
+	numSMs                                                                         int
+	dispatch, combine, indexCount, indexPlace, quantise, partials, addBias, expand *cuda.Function
+}
+
+// LoadExchange compiles the kernels for the device, or takes them from the cache, and loads them.
+func LoadExchange(dev *cuda.Device) (*ExchangeSet, error) {
+	image, err := nvrtc.Cubin(ExchangeProgram(dev.Info().Arch()))
+	if err != nil {
+		return nil, err
+	}
+	m, err := dev.LoadModule(image)
+	if err != nil {
+		return nil, err
+	}
+	s := &ExchangeSet{module: m, numSMs: dev.Info().SMs}
+	if err := s.functions(dev.Info().SharedBytes); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return s, nil
+}
+
+func (s *ExchangeSet) functions(shared int) error {
+	for _, f := range []struct {
+		name   string
+		fn     **cuda.Function
+		params uintptr
+		shared bool
+	}{
+		{"weft_dispatch", &s.dispatch, unsafe.Sizeof(DispatchArgs{}), true},
+		{"weft_combine", &s.combine, unsafe.Sizeof(CombineArgs{}), false},
+		{"weft_index_count", &s.indexCount, unsafe.Sizeof(IndexArgs{}), true},
+		{"weft_index_place", &s.indexPlace, unsafe.Sizeof(IndexArgs{}), true},
+		{"weft_quantise", &s.quantise, unsafe.Sizeof(QuantArgs{}), false},
+		{"weft_partials", &s.partials, unsafe.Sizeof(PartialArgs{}), false},
+		{"weft_bias", &s.addBias, unsafe.Sizeof(BiasArgs{}), false},
+		{"weft_expand", &s.expand, unsafe.Sizeof(ExpandArgs{}), false},
+	} {
+		fn, err := s.module.Function(f.name)
+		if err != nil {
+			return err
+		}
+		if n, err := fn.ParamBytes(); err == nil && n != int(f.params) {
+			return fmt.Errorf("kernels: %s takes %d bytes of parameters, weft packs %d", f.name, n, f.params)
+		}
+		if f.shared {
+			static, err := fn.Attribute(cuda.FuncStaticShared)
+			if err != nil {
+				return err
+			}
+			if err := fn.SetMaxShared(shared - static); err != nil {
+				return err
+			}
+		}
+		*f.fn = fn
+	}
+	return nil
+}
+
+// Close unloads the kernels. None may be running.
+func (s *ExchangeSet) Close() error { return s.module.Close() }
+
+// private is the words of all warps' counters, as index.cu has them.
+const private = 8192
+
+func countingWarps(columns int) int { return max(1, min(Threads/32, private/columns)) }
+
+// Dispatch launches on blocks blocks. Ranks may take different numbers.
+func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) error {
+	x := &a.Exchange.Experts
+	physical, ranks := int(x.NumPhysical), int(x.NumRanks)
+	words := countingWarps(physical)*(ranks+1+physical) + physical + ranks + 1 + 2*physical
+	l := cuda.Linear(blocks, Threads)
+	l.Shared = uint32(words * 4)
+	return cuda.Run(st, s.dispatch, &l, a)
+}
+
+// Combine launches on blocks blocks. Ranks may take different numbers.
+func (s *ExchangeSet) Combine(st *cuda.Stream, a *CombineArgs, blocks int) error {
+	l := cuda.Linear(blocks, Threads)
+	return cuda.Run(st, s.combine, &l, a)
+}
+
+// IndexBlocks is the blocks of Index for up to maxRows rows.
+func IndexBlocks(maxRows, topK int) int { return max(1, min(64, maxRows*topK/4096)) }
+
+// IndexScratch is the bytes of IndexArgs.Scratch.
+func IndexScratch(maxRows, topK, numLocal int) int {
+	return IndexBlocks(maxRows, topK) * (numLocal + 1) * 4
+}
+
+// Index launches both kernels that index gathered rows.
+func (s *ExchangeSet) Index(st *cuda.Stream, a *IndexArgs) error {
+	width := int(a.Experts.NumLocal) + 1
+	l := cuda.Linear(IndexBlocks(int(a.MaxRows), int(a.Experts.TopK)), Threads)
+	l.Shared = uint32((countingWarps(width) + 1) * width * 4)
+	return errors.Join(cuda.Run(st, s.indexCount, &l, a), cuda.Run(st, s.indexPlace, &l, a))
+}
+
+// over returns a grid for work items of a warp each, at most maxBlocks.
+func (s *ExchangeSet) over(warps int) cuda.Launch {
+	const perBlock = Threads / 32
+	return cuda.Linear(max(1, min(s.numSMs, (warps+perBlock-1)/perBlock)), Threads)
+}
+
+// Quantise narrows rows to e4m3.
+func (s *ExchangeSet) Quantise(st *cuda.Stream, a *QuantArgs) error {
+	l := s.over(int(a.Rows) * int(a.Hidden+127) / 128)
+	return cuda.Run(st, s.quantise, &l, a)
+}
+
+// Partials makes partial rows.
+func (s *ExchangeSet) Partials(st *cuda.Stream, a *PartialArgs) error {
+	l := s.over(int(a.MaxRows))
+	return cuda.Run(st, s.partials, &l, a)
+}
+
+// Bias rounds sums plus bias.
+func (s *ExchangeSet) Bias(st *cuda.Stream, a *BiasArgs, rows int) error {
+	l := s.over(rows * int(a.Hidden) / 32)
+	return cuda.Run(st, s.addBias, &l, a)
+}
+
+// Expand copies rows to slots, of which there are at most maxSlots.
+func (s *ExchangeSet) Expand(st *cuda.Stream, a *ExpandArgs, maxSlots int) error {
+	l := s.over(maxSlots)
+	return cuda.Run(st, s.expand, &l, a)
+}
