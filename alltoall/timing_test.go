@@ -166,7 +166,7 @@ func (g *gate) pass() {
 }
 
 // filled returns memory with stripes of different small numbers.
-func (x *timer) filled(c *comm.Comm, s *cuda.Stream, b comm.Buffer) error {
+func (x *timer) filled(s *cuda.Stream, b comm.Buffer) error {
 	bytes := int(b.SizeBytes())
 	if bytes < 4096 {
 		return s.Fill(b.Addr(), 0x3c, bytes)
@@ -183,13 +183,12 @@ func (x *timer) filled(c *comm.Comm, s *cuda.Stream, b comm.Buffer) error {
 
 // problem is one rank's inputs.
 type problem struct {
-	x            *alltoall.Exchange
-	in, ids, w   comm.Buffer
-	out          comm.Buffer
-	copies       float64
-	stream       *cuda.Stream
-	s            comm.Stream
-	word         uintptr
+	x          *alltoall.Exchange
+	in, ids, w comm.Buffer
+	out        comm.Buffer
+	copies     float64
+	stream     *cuda.Stream
+	s          comm.Stream
 }
 
 func (x *timer) problem(ctx context.Context, c *comm.Comm, cfg ep.Config) (*problem, error) {
@@ -223,7 +222,7 @@ func (x *timer) problem(ctx context.Context, c *comm.Comm, cfg ep.Config) (*prob
 	}
 	p.s = comm.Stream{Handle: p.stream.Handle()}
 	err = errors.Join(comm.Copy(c, comm.Stream{}, p.ids, comm.Of(ids, timedTopK)), comm.Copy(c, comm.Stream{}, p.w, comm.Of(weights, timedTopK)),
-		x.filled(c, p.stream, p.in), p.stream.Wait(ctx))
+		x.filled(p.stream, p.in), p.stream.Wait(ctx))
 	return p, err
 }
 
@@ -231,8 +230,96 @@ func (p *problem) free(ctx context.Context, c *comm.Comm) error {
 	return errors.Join(c.Wait(ctx, p.s), p.x.Close(ctx), comm.Free(c, p.in), comm.Free(c, p.out), comm.Free(c, p.ids), comm.Free(c, p.w), p.stream.Close())
 }
 
-// pair times one dispatch and one combine, in a stream and several of them in a graph. reads1 + copies and reads2 ... are
-// how many rows a token moves: 1 means 1 + D, 8 means 1 + 8, 10 means 1 + 8 + 2D, 2 means an fp8 row a copy.
+// run is what a rank needs to time its problem: steps that line up with the other ranks'.
+type run struct {
+	*problem
+	x     *timer
+	c     *comm.Comm
+	y     comm.Buffer
+	gate  *gate
+	aux   *cuda.Stream // releases all ranks' streams
+	auxMu *sync.Mutex
+	word  uintptr // of this rank: its stream waits for turn there
+	turn  uint32
+}
+
+// one enqueues a dispatch and a combine.
+func (r *run) one(mark func(int)) error {
+	mark(0)
+	got, err := r.problem.x.Dispatch(r.s, r.in, ep.Routing{IDs: r.ids, Weights: r.w})
+	if err != nil {
+		return err
+	}
+	r.y = got.Y
+	mark(1)
+	err = r.problem.x.Combine(r.s, r.out, got.Y, got)
+	mark(2)
+	return err
+}
+
+// held enqueues fn behind a word and a barrier, and releases all ranks when all have enqueued: no time of the host is in it.
+func (r *run) held(fn func() error) error {
+	r.turn++
+	err := errors.Join(r.stream.WaitValue(r.word, r.turn), r.c.Barrier(r.s), fn())
+	r.gate.pass()
+	r.auxMu.Lock()
+	defer r.auxMu.Unlock()
+	return errors.Join(err, r.aux.WriteValue(r.word, r.turn))
+}
+
+const graphPairs = 10
+
+// graph makes an executable of several pairs.
+func (r *run) graph(ctx context.Context) (*cuda.Exec, error) {
+	g, err := r.stream.Capture(func() error {
+		for range graphPairs {
+			if err := r.one(func(int) {}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	exec, err := g.Instantiate()
+	if err != nil {
+		return nil, err
+	}
+	return exec, errors.Join(g.Close(), exec.Upload(r.stream), r.stream.Wait(ctx))
+}
+
+// times returns a rank's medians of a dispatch, a combine, and a pair in a graph.
+func (r *run) times(ctx context.Context) (us [3]float64, err error) {
+	if err := r.one(func(int) {}); err != nil {
+		return us, err
+	}
+	if err := errors.Join(r.x.filled(r.stream, r.y), r.c.Wait(ctx, r.s)); err != nil {
+		return us, err
+	}
+	exec, err := r.graph(ctx)
+	if err != nil {
+		return us, err
+	}
+	r.gate.pass()
+	apart := r.x.between(r.stream, 7, 2, func(mark func(int)) error {
+		return r.held(func() error { return r.one(mark) })
+	})
+	r.gate.pass()
+	both := r.x.between(r.stream, 5, 1, func(mark func(int)) error {
+		return r.held(func() error {
+			mark(0)
+			err := exec.Launch(r.stream)
+			mark(1)
+			return err
+		})
+	})
+	r.gate.pass()
+	return [3]float64{apart[0], apart[1], both[0] / graphPairs}, errors.Join(r.c.Wait(ctx, r.s), exec.Close())
+}
+
+// pair times one dispatch and one combine. there and back say how many rows a token moves: 1 means 1 + D, 8 means 1 + 8, 10
+// means 1 + 8 + 2D, 2 means a row and D rows of fp8.
 func (x *timer) pair(w *comm.World, layout, output string, cfg ep.Config, there, back int) {
 	words, err := x.dev.Alloc(4 * timedRanks)
 	require.NoError(x.t, err)
@@ -241,100 +328,45 @@ func (x *timer) pair(w *comm.World, layout, output string, cfg ep.Config, there,
 	require.NoError(x.t, aux.Fill32(words, 0, timedRanks))
 	require.NoError(x.t, aux.Wait(context.Background()))
 	g := &gate{n: timedRanks, open: make(chan struct{})}
-	var mu sync.Mutex
-	worst, copies := make([]float64, 3), 0.0
-	err = w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+	var mu, auxMu sync.Mutex
+	var worst [3]float64
+	copies := 0.0
+	require.NoError(x.t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		p, err := x.problem(ctx, c, cfg)
 		if err != nil {
 			return err
 		}
-		var y comm.Buffer
-		dispatch := func() (*ep.Received, error) {
-			return p.x.Dispatch(p.s, p.in, ep.Routing{IDs: p.ids, Weights: p.w})
-		}
-		one := func(mark func(int)) error {
-			mark(0)
-			r, err := dispatch()
-			if err != nil {
-				return err
-			}
-			y = r.Y
-			mark(1)
-			err = p.x.Combine(p.s, p.out, r.Y, r)
-			mark(2)
-			return err
-		}
-		if err := one(func(int) {}); err != nil {
-			return err
-		}
-		if err := errors.Join(x.filled(c, p.stream, y), c.Wait(ctx, p.s)); err != nil {
-			return err
-		}
-		const pairs = 10
-		graph, err := p.stream.Capture(func() error {
-			for range pairs {
-				if err := one(func(int) {}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		r := &run{problem: p, x: x, c: c, gate: g, aux: aux, auxMu: &auxMu, word: words + uintptr(4*c.Rank())}
+		us, err := r.times(ctx)
 		if err != nil {
 			return err
 		}
-		exec, err := graph.Instantiate()
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(graph.Close(), exec.Upload(p.stream), p.stream.Wait(ctx)); err != nil {
-			return err
-		}
-		g.pass()
-		word, turn := words+uintptr(4*c.Rank()), uint32(0)
-		held := func(fn func() error) error {
-			turn++
-			err := errors.Join(p.stream.WaitValue(word, turn), c.Barrier(p.s), fn())
-			g.pass()
-			mu.Lock()
-			defer mu.Unlock()
-			return errors.Join(err, aux.WriteValue(word, turn))
-		}
-		apart := x.between(p.stream, 7, 2, func(mark func(int)) error {
-			return held(func() error { return one(mark) })
-		})
-		g.pass()
-		both := x.between(p.stream, 5, 1, func(mark func(int)) error {
-			return held(func() error {
-				mark(0)
-				err := exec.Launch(p.stream)
-				mark(1)
-				return err
-			})
-		})
-		g.pass()
 		mu.Lock()
-		worst[0], worst[1], worst[2] = max(worst[0], apart[0]), max(worst[1], apart[1]), max(worst[2], both[0]/pairs)
+		for i := range worst {
+			worst[i] = max(worst[i], us[i])
+		}
 		copies += p.copies / timedRanks
 		mu.Unlock()
-		return errors.Join(c.Wait(ctx, p.s), exec.Close(), p.free(ctx, c))
-	})
-	require.NoError(x.t, err)
+		return p.free(ctx, c)
+	}))
 	require.NoError(x.t, errors.Join(aux.Wait(context.Background()), aux.Close(), x.dev.Free(words)))
 	n := cfg.MaxTokensPerRank * timedRanks
-	rows := func(kind int) float64 {
-		r := float64(n) * timedRowBytes
-		switch kind {
-		case 1:
-			return r * (1 + copies)
-		case 2:
-			return float64(n) * (timedRowBytes + copies*(timedHidden+timedHidden/128*4))
-		case 8:
-			return r * (1 + 8)
-		default:
-			return r * (1 + 8 + 2*copies)
-		}
+	x.add(row{Op: "dispatch " + layout, How: "stream", Tokens: n, Copies: copies, TimeUs: worst[0]}, moved(n, there, copies))
+	x.add(row{Op: "combine " + output, How: "stream", Tokens: n, Copies: copies, TimeUs: worst[1]}, moved(n, back, copies))
+	x.add(row{Op: layout + " + " + output, How: "graph", Tokens: n, Copies: copies, TimeUs: worst[2]}, moved(n, there, copies)+moved(n, back, copies))
+}
+
+// moved is the bytes of pair's kinds.
+func moved(n, kind int, copies float64) float64 {
+	r := float64(n) * timedRowBytes
+	switch kind {
+	case 1:
+		return r * (1 + copies)
+	case 2:
+		return float64(n) * (timedRowBytes + copies*(timedHidden+timedHidden/128*4))
+	case 8:
+		return r * (1 + 8)
+	default:
+		return r * (1 + 8 + 2*copies)
 	}
-	x.add(row{Op: "dispatch " + layout, How: "stream", Tokens: n, Copies: copies, TimeUs: worst[0]}, rows(there))
-	x.add(row{Op: "combine " + output, How: "stream", Tokens: n, Copies: copies, TimeUs: worst[1]}, rows(back))
-	x.add(row{Op: layout + " + " + output, How: "graph", Tokens: n, Copies: copies, TimeUs: worst[2]}, rows(there)+rows(back))
 }

@@ -135,7 +135,7 @@ type ExpandArgs struct {
 }
 
 // exchangeFiles are the parts of the second translation unit.
-var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "index.cu", "quant.cu", "dispatch.cu", "combine.cu"}
+var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "index.cu", "quant.cu", "route.cuh", "dispatch.cu", "combine.cu"}
 
 // ExchangeProgram is the source of dispatch and combine for an architecture.
 func ExchangeProgram(arch string) nvrtc.Program {
