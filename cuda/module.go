@@ -26,6 +26,9 @@ func (d *Device) LoadModule(image []byte) (*Module, error) {
 	return m, nil
 }
 
+// Handle returns the CUmodule, for other libraries in the process.
+func (m *Module) Handle() uintptr { return m.handle }
+
 // Close unloads the code, later while the device is held: see [Device.Hold]. None of its kernels may be running.
 func (m *Module) Close() error {
 	if m.handle == 0 {
