@@ -31,9 +31,15 @@ func runPlan(t testing.TB, f *checkpoint.Folder, l layout, cfg Config, p *plan, 
 	t.Helper()
 	w, err := local.Open(local.Config{Ranks: l.parallel.Size(), Timeout: 20 * time.Second})
 	require.NoError(t, err)
+	runPlanOn(t, w, f, l, cfg, p, prepare, check)
+}
+
+// runPlanOn is runPlan on a world that is there.
+func runPlanOn(t testing.TB, w *comm.World, f *checkpoint.Folder, l layout, cfg Config, p *plan, prepare func(*Model), check func(pl *planned, logits []float32)) {
+	t.Helper()
 	cfg.Parallel, cfg.Backend = l.parallel, l.backend
 	cfg.NumBlocks = max(cfg.NumBlocks, p.numBlocks())
-	err = w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+	err := w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		m, err := New(ctx, c, f, cfg)
 		if err != nil {
 			return err
