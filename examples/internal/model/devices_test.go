@@ -30,7 +30,9 @@ func layersOf(t testing.TB, w *comm.World, l layout, prompts []*golden, o planOp
 	p := makePlan(prompts, o)
 	watch := func(m *Model) {
 		rank := m.world.Rank()
-		m.probe = func(at probePoint, layer int, rows []float32) { keep(fmt.Sprint("rank ", rank, ", point ", at, ", layer ", layer), rows) }
+		m.probe = func(at probePoint, layer int, rows []float32) {
+			keep(fmt.Sprint("rank ", rank, ", point ", at, ", layer ", layer), rows)
+		}
 	}
 	runPlanOn(t, w, f, l, Config{BlockSize: o.blockSize, MaxBatchedTokens: o.maxTokens}, p, watch, func(pl *planned, logits []float32) {
 		for i, r := range pl.rows {
