@@ -13,6 +13,7 @@ const (
 	soonLooks = 200 // looks that are not worth reading the clock: some transfers of a cache line
 	fewLooks  = 20  // of these, looks before it asks whether the others gave way
 	maxSpin   = 500 // looks with a pause between, some 15 us
+	ledSpin   = 50  // the same where ranks share cores
 	maxYield  = 20  // yields after that
 )
 
@@ -32,9 +33,10 @@ type gate struct {
 type stage uint8
 
 const (
-	coming stage = iota // all have come to the call
-	doing               // all have done their work of it
-	led                 // the last to arrive has let the others go
+	coming  stage = iota // all have come to the call
+	doing                // all have done their work of it
+	led                  // the last to arrive has let the others go
+	sharing              // led: all shares of the call are done
 )
 
 func (g *gate) open() bool {
@@ -42,6 +44,8 @@ func (g *gate) open() bool {
 	switch g.stage {
 	case led:
 		return m.going.Load() == g.number
+	case sharing:
+		return m.left.Load() == 0
 	case doing:
 		behind := uint64(0)
 		for _, d := range m.done { // all words, whatever they say, so that the processor fetches them at once
@@ -111,12 +115,7 @@ func (m *meeting) release(pos int) {
 func (m *meeting) have(pos int) (set uint64) {
 	s := &m.seats[pos]
 	if m.led {
-		round := s.round - 1
-		w, _ := m.entry(round)
-		if round&2 == 0 {
-			return w.Load()
-		}
-		return ^w.Load() & m.full
+		return m.present(s.round - 1)
 	}
 	for i, b := range m.boxes[s.turn] {
 		if b.call.Load() == s.call+1 {
@@ -124,6 +123,15 @@ func (m *meeting) have(pos int) (set uint64) {
 		}
 	}
 	return set
+}
+
+// present returns the seats that have come to a round of a led meeting.
+func (m *meeting) present(round uint64) uint64 {
+	w, _ := m.entry(round)
+	if round&2 == 0 {
+		return w.Load()
+	}
+	return ^w.Load() & m.full
 }
 
 // retract takes back that the seat has come, unless all have. m.mu is held.
@@ -155,11 +163,11 @@ func (m *meeting) soon(pos int, g *gate) bool {
 	if g.open() {
 		return true
 	}
-	for i := range min(m.numSpin, soonLooks) {
+	for i := range soonLooks {
 		if g.open() {
 			return true
 		}
-		if i == fewLooks && m.waitsForAway(pos, g) {
+		if (i == fewLooks || m.led) && m.waitsForAway(pos, g) {
 			return false
 		}
 	}
@@ -168,8 +176,8 @@ func (m *meeting) soon(pos int, g *gate) bool {
 
 // glance waits without parking and reports whether the gate opened.
 //
-// Two ranks may share a core though another is idle, or busy with something else. One that spins then keeps the other from what it
-// waits for. So a rank says that it is away while it gives way, and nobody spins for one that is.
+// Two ranks may share a core, even if another is idle. One that spins then keeps the other from what it waits for. So a rank says
+// that it is away while it gives way, and nobody spins for one that is.
 func (m *meeting) glance(pos int, g *gate) bool {
 	for spins, yields := 0, 0; ; {
 		if g.open() {
@@ -192,18 +200,26 @@ func (m *meeting) glance(pos int, g *gate) bool {
 
 // giveWay notes that the rank does not run, or that it does again.
 func (m *meeting) giveWay(pos int, away bool) {
-	if m.led {
-		return // nobody looks
-	}
-	if away {
+	switch bit := uint64(1) << pos; {
+	case m.led && away:
+		m.asleep.Or(bit)
+	case m.led:
+		m.asleep.And(^bit)
+	case away:
 		m.away[pos].Store(1)
-	} else {
+	default:
 		m.away[pos].Store(0)
 	}
 }
 
 // waitsForAway reports whether a rank that the gate waits for has given way, so that it may need this one's core.
 func (m *meeting) waitsForAway(pos int, g *gate) bool {
+	switch g.stage {
+	case led:
+		return m.asleep.Load()&^m.present(g.number-1) != 0
+	case sharing:
+		return false
+	}
 	for i, a := range m.away {
 		if i != pos && a.Load() != 0 && !g.passed(i) {
 			return true
@@ -223,18 +239,14 @@ func (g *gate) passed(i int) bool {
 // finish is the second meeting: all ranks are in the call, none of them waits for anything but its own work, so this
 // needs no deadline and ends even when the world dies meanwhile. It returns the time it waited.
 func (m *meeting) finish(pos int) time.Duration {
-	s := &m.seats[pos]
-	g := gate{m: m, stage: doing, number: s.call}
-	if m.led {
-		last := false
-		if g, last = m.arrive(pos); last {
-			m.release(pos)
-			return 0
-		}
-	} else {
-		m.done[pos].Store(s.call)
-		m.wakeParked()
-	}
+	number := m.seats[pos].call
+	m.done[pos].Store(number)
+	m.wakeParked()
+	return m.pass(pos, gate{m: m, stage: doing, number: number})
+}
+
+// pass waits at a gate that opens whatever happens, and returns the time it waited.
+func (m *meeting) pass(pos int, g gate) time.Duration {
 	if m.soon(pos, &g) {
 		return 0
 	}

@@ -37,6 +37,9 @@ type meeting struct {
 	going   word     // led: rounds that the last to arrive has let go
 	parked  word     // seats that may need a token to wake
 	closed  word     // seats whose rank has closed
+	asleep  word     // led: seats whose rank gives way to others while it waits
+	next    word     // led: shares of the call that somebody has taken
+	left    word     // led: shares that are not done
 	leaves  word     // times that a seat took back that it had come
 	broken  atomic.Pointer[breakage]
 	_       [56]byte
@@ -78,8 +81,9 @@ type seat struct {
 func newMeeting(members []int, timeout time.Duration, l *life) *meeting {
 	n := len(members)
 	m := &meeting{seats: make([]seat, n), full: ^uint64(0) >> (64 - n), life: l, timeout: timeout}
-	if m.led = n > runtime.GOMAXPROCS(0); !m.led {
-		m.numSpin = maxSpin
+	m.led, m.numSpin = n > runtime.GOMAXPROCS(0), maxSpin
+	if m.led {
+		m.numSpin = ledSpin
 	}
 	for i := range m.seats {
 		s := &m.seats[i]

@@ -63,7 +63,7 @@ func (m *meeting) meet(ctx context.Context, pos int, g *gate, call *call, stats 
 // runDirect does a call whose boxes have the addresses, once all have come.
 func (m *meeting) runDirect(turn, pos int, call *call, p *plan, stats *comm.OpStats) error {
 	s := &m.seats[pos]
-	m.share(turn, pos, p, direct, &s.job)
+	m.share(turn, pos, pos, p, direct, &s.job)
 	stats.Wait += m.finish(pos)
 	if f := m.breakage(pos); f != nil {
 		return f.of(s.rank, call)
@@ -77,7 +77,7 @@ func (m *meeting) runOpaque(turn, pos int, call *call, stats *comm.OpStats) erro
 	fault := m.compare(turn, &s.plan)
 	if fault == nil {
 		stats.SentBytes = m.sentBytes(turn, pos, &s.plan)
-		m.share(turn, pos, &s.plan, opaque, &s.job)
+		m.share(turn, pos, pos, &s.plan, opaque, &s.job)
 	}
 	stats.Wait += m.finish(pos) // also after a fault: others may be reading this rank's call
 	if fault == nil {
@@ -89,7 +89,8 @@ func (m *meeting) runOpaque(turn, pos int, call *call, stats *comm.OpStats) erro
 	return nil
 }
 
-// follow is what everyone does once the leader has let them go.
+// follow is what everyone does once the leader has let them go: shares, whosever they are, until none is left. Who gets a core late
+// finds nothing to do.
 func (m *meeting) follow(turn, pos int, call *call, stats *comm.OpStats) error {
 	s := &m.seats[pos]
 	if f := m.fault; f != nil {
@@ -99,8 +100,17 @@ func (m *meeting) follow(turn, pos int, call *call, stats *comm.OpStats) error {
 	if m.plan.whole {
 		return nil
 	}
-	m.share(turn, pos, &m.plan, opaque, &s.job)
-	stats.Wait += m.finish(pos)
+	for {
+		i := int(m.next.Add(1)) - 1
+		if i >= len(m.seats) {
+			break
+		}
+		m.share(turn, pos, i, &m.plan, opaque, &s.job)
+		if m.left.Add(^uint64(0)) == 0 {
+			m.wakeParked()
+		}
+	}
+	stats.Wait += m.pass(pos, gate{m: m, stage: sharing})
 	if f := m.breakage(pos); f != nil {
 		return f.of(s.rank, call)
 	}
@@ -115,6 +125,8 @@ func (m *meeting) lead(turn, pos int, j *job) {
 	}
 	m.plan.whole = m.cost(turn, &m.plan) <= wholeBytes
 	if !m.plan.whole {
+		m.next.Store(0)
+		m.left.Store(uint64(len(m.seats)))
 		return
 	}
 	defer func() {
@@ -127,18 +139,18 @@ func (m *meeting) lead(turn, pos int, j *job) {
 	}
 }
 
-// share does one rank's part of a call. A panic, which would leave the others waiting, becomes a fault of the call on all ranks.
-func (m *meeting) share(turn, pos int, p *plan, state uint32, j *job) {
+// share does the part of the rank at whose in the name of that at pos. A panic, which would leave the others waiting, becomes a fault of the call on all ranks.
+func (m *meeting) share(turn, pos, whose int, p *plan, state uint32, j *job) {
 	defer func() {
 		if p := recover(); p != nil {
 			m.broken.Store(&breakage{call: m.seats[pos].call, fault: m.panicked(pos, p)})
 		}
 	}()
 	if state == direct {
-		m.workDirect(turn, pos, p, j)
+		m.workDirect(turn, whose, p, j)
 		return
 	}
-	m.work(turn, pos, p, j)
+	m.work(turn, whose, p, j)
 }
 
 func (m *meeting) panicked(pos int, p any) *fault {
