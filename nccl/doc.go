@@ -1,0 +1,2 @@
+// Package nccl binds NVIDIA's libnccl, and is weft's driver over it. (see below)
+package nccl

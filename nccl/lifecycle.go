@@ -1,0 +1,187 @@
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/weftgo/weft/cuda"
+)
+
+// derive makes a communicator from c with a row that writes a handle to the new one's slot, and waits for it. The new one
+// is nil when the library gave none.
+func (c *Communicator) derive(ctx context.Context, call int, name string, o *Options, words func(slot uintptr, cfg []uint64) []uint64) (*Communicator, error) {
+	if err := require(call); err != nil {
+		return nil, err
+	}
+	n := newCommunicator(c.dev, c.blocking)
+	cfg := make([]uint64, configWords) // size 0: the parent's
+	if o != nil {
+		l, names := o.layout()
+		n.names, n.blocking = names, o.Blocking
+		copy(cfg, l.words())
+	}
+	err := c.call(call, name, words(n.slot, cfg))
+	if err == nil {
+		err = c.Ready(ctx)
+	}
+	if err == nil && n.Handle() != 0 {
+		err = n.Ready(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.Abort())
+	}
+	if n.Handle() == 0 {
+		n.free()
+		return nil, nil
+	}
+	return n, nil
+}
+
+// Split is collective: ranks of one color form a new communicator, ordered by key, then by rank. A negative color joins none
+// and gets nil. o nil means the parent's options.
+func (c *Communicator) Split(ctx context.Context, color, key int, o *Options) (*Communicator, error) {
+	color = max(color, -1)
+	return c.derive(ctx, callSplit, fmt.Sprintf("CommSplit color %d key %d", color, key), o, func(slot uintptr, cfg []uint64) []uint64 {
+		return append([]uint64{c.handle(), uint64(color), uint64(key), uint64(slot)}, cfg...)
+	})
+}
+
+// Shrink is called by the ranks that stay: it makes a communicator without the excluded ones. With abort it first ends what
+// is under way on c, after a failure; without, c must be idle and well.
+func (c *Communicator) Shrink(ctx context.Context, excluded []int, abort bool, o *Options) (*Communicator, error) {
+	return c.derive(ctx, callShrink, fmt.Sprintf("CommShrink without %v", excluded), o, func(slot uintptr, cfg []uint64) []uint64 {
+		flags := uint64(0)
+		if abort {
+			flags = 1
+		}
+		a := append([]uint64{c.handle(), uint64(len(excluded)), uint64(slot), flags}, cfg...)
+		return append(a, packed(excluded)...)
+	})
+}
+
+// packed puts 32-bit integers two to a word.
+func packed(list []int) []uint64 {
+	w := make([]uint64, (len(list)+1)/2+1)
+	n := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(w))), 2*len(w))
+	for i, x := range list {
+		n[i] = int32(x)
+	}
+	return w
+}
+
+// UniqueID makes the ID with which new ranks Join through c; one member calls it, and gives it to Grow. It is for one use.
+func (c *Communicator) UniqueID() (ID, error) {
+	a := append([]uint64{c.handle()}, make([]uint64, idWords)...)
+	err := c.call(callCommGetUniqueID, "CommGetUniqueId", a)
+	return idOf(a[1:]), err
+}
+
+// growWords are the words of ncclCommGrow.
+func growWords(comm uint64, size, rank int, slot uintptr, id *ID, cfg []uint64) []uint64 {
+	a := append([]uint64{comm, uint64(size), uint64(rank), uint64(slot), 0}, cfg...)
+	if id == nil {
+		return a
+	}
+	a[4] = 1
+	return append(a, id.words()...)
+}
+
+// Grow is called by all ranks of c, which keep their numbers in a new communicator of size ranks; the others Join. The member
+// that made the ID gives it, the rest give nil.
+func (c *Communicator) Grow(ctx context.Context, size int, id *ID, o *Options) (*Communicator, error) {
+	return c.derive(ctx, callGrow, fmt.Sprintf("CommGrow to %d ranks", size), o, func(slot uintptr, cfg []uint64) []uint64 {
+		return growWords(c.handle(), size, -1, slot, id, cfg)
+	})
+}
+
+// Join makes the communicator of a new rank that others Grow for.
+func Join(ctx context.Context, dev *cuda.Device, size, rank int, id ID, o Options) (*Communicator, error) {
+	if err := require(callGrow); err != nil {
+		return nil, err
+	}
+	c := newCommunicator(dev, o.Blocking)
+	l, names := o.layout()
+	c.names = names
+	err := check(callC(dev.Context(), callGrow, growWords(0, size, rank, c.slot, &id, l.words()), c.msg),
+		fmt.Sprintf("CommGrow: join as rank %d of %d", rank, size), c.msg)
+	if err == nil {
+		err = c.Ready(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Abort())
+	}
+	return c, nil
+}
+
+// Finalize is collective: it flushes what was issued and waits for it, as far as ctx lets. Destroy follows.
+func (c *Communicator) Finalize(ctx context.Context) error {
+	a := [1]uint64{c.handle()}
+	if err := c.call(callFinalize, "CommFinalize", a[:]); err != nil {
+		return err
+	}
+	return c.Ready(ctx)
+}
+
+// Destroy frees the communicator. A second call does nothing.
+func (c *Communicator) Destroy() error { return c.end(callDestroy, "CommDestroy") }
+
+// Abort ends what is under way, also a kernel that waits for a peer, and frees the communicator. A second call does nothing.
+func (c *Communicator) Abort() error { return c.end(callAbort, "CommAbort") }
+
+func (c *Communicator) end(call int, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return nil
+	}
+	var err error
+	if h := c.Handle(); h != 0 {
+		a := [1]uint64{uint64(h)}
+		err = check(callC(c.dev.Context(), call, a[:], c.msg), name, c.msg)
+	}
+	c.free()
+	return err
+}
+
+// Revoke stops what is under way and leaves a communicator that can only be split, shrunk, destroyed or aborted. It waits
+// until that is so, as far as ctx lets.
+func (c *Communicator) Revoke(ctx context.Context) error {
+	a := [2]uint64{c.handle()}
+	if err := c.call(callRevoke, "CommRevoke", a[:]); err != nil {
+		return err
+	}
+	return c.Ready(ctx)
+}
+
+// Suspend gives back the device memory that the communicator can do without; Resume takes it again. Between them it cannot
+// be used.
+func (c *Communicator) Suspend() error {
+	a := [2]uint64{c.handle(), 1}
+	return c.call(callSuspend, "CommSuspend", a[:])
+}
+
+// Resume undoes Suspend.
+func (c *Communicator) Resume() error {
+	a := [1]uint64{c.handle()}
+	return c.call(callResume, "CommResume", a[:])
+}
+
+// MemStat is what MemStats can tell.
+type MemStat int
+
+// The statistics.
+const (
+	MemCanSuspend MemStat = iota // bytes that Suspend would give back
+	MemSuspended                 // 1 while suspended
+	MemPersistent                // bytes that stay
+	MemTotal                     // all bytes that the library tracks
+)
+
+// MemStats returns one statistic of the communicator's device memory.
+func (c *Communicator) MemStats(s MemStat) (uint64, error) {
+	a := [3]uint64{c.handle(), uint64(s)}
+	err := c.call(callMemStats, "CommMemStats", a[:])
+	return a[2], err
+}

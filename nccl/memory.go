@@ -1,0 +1,131 @@
+package nccl
+
+import (
+	"context"
+
+	"github.com/weftgo/weft/cuda"
+)
+
+// MemAlloc returns device memory that the library can register everywhere: of allocation handles that peers import, and
+// accessible to all GPUs with peer access. The caller calls MemFree.
+func MemAlloc(dev *cuda.Device, bytes int) (uintptr, error) {
+	if err := require(callMemAlloc); err != nil {
+		return 0, err
+	}
+	a := [2]uint64{0, uint64(bytes)}
+	var msg [textBytes]byte
+	err := check(callC(dev.Context(), callMemAlloc, a[:], &msg), "MemAlloc", &msg)
+	return uintptr(a[0]), err
+}
+
+// MemFree gives memory of MemAlloc back.
+func MemFree(dev *cuda.Device, addr uintptr) error {
+	if err := require(callMemFree); err != nil {
+		return err
+	}
+	a := [1]uint64{uint64(addr)}
+	var msg [textBytes]byte
+	return check(callC(dev.Context(), callMemFree, a[:], &msg), "MemFree", &msg)
+}
+
+// Registration is a buffer that the library may use where it lies.
+type Registration struct {
+	c      *Communicator
+	handle uint64
+}
+
+// Register makes bytes at addr known to the library; of use for memory of MemAlloc. It is local to the rank.
+func (c *Communicator) Register(addr uintptr, bytes int) (Registration, error) {
+	a := [4]uint64{c.handle(), uint64(addr), uint64(bytes)}
+	err := c.call(callRegister, "CommRegister", a[:])
+	return Registration{c, a[3]}, err
+}
+
+// Close undoes Register.
+func (r Registration) Close() error {
+	a := [2]uint64{r.c.handle(), r.handle}
+	return r.c.call(callDeregister, "CommDeregister", a[:])
+}
+
+// Window is memory that all ranks have registered together. It is opaque; kernels of a process with NCCL's headers may use
+// its handle.
+type Window struct {
+	c    *Communicator
+	slot uintptr
+}
+
+// Flags of RegisterWindow.
+const (
+	WindowDefault        = 0
+	WindowSymmetric      = 1 // every rank uses the same offsets
+	WindowStrictOrdering = 2 // 2.29.7
+)
+
+// RegisterWindow is collective: bytes at addr, aligned to 4096, of memory of MemAlloc, on every rank. Where the communicator
+// has no symmetric memory, the window's Handle is 0 (2.29) or good for the host only (2.28).
+func (c *Communicator) RegisterWindow(ctx context.Context, addr uintptr, bytes, flags int) (*Window, error) {
+	if err := require(callWindowRegister); err != nil {
+		return nil, err
+	}
+	w := &Window{c: c, slot: slotNew()}
+	a := [5]uint64{c.handle(), uint64(addr), uint64(bytes), uint64(w.slot), uint64(flags)}
+	err := c.call(callWindowRegister, "CommWindowRegister", a[:])
+	if err == nil {
+		err = c.Ready(ctx)
+	}
+	if err != nil {
+		slotFree(w.slot)
+		return nil, err
+	}
+	return w, nil
+}
+
+// Handle returns the ncclWindow_t.
+func (w *Window) Handle() uintptr { return slotLoad(w.slot) }
+
+// Close is collective and undoes RegisterWindow.
+func (w *Window) Close(ctx context.Context) error {
+	if w.slot == 0 {
+		return nil
+	}
+	a := [2]uint64{w.c.handle(), uint64(w.Handle())}
+	var err error
+	if a[1] != 0 {
+		if err = w.c.call(callWindowDeregister, "CommWindowDeregister", a[:]); err == nil {
+			err = w.c.Ready(ctx)
+		}
+	}
+	slotFree(w.slot)
+	w.slot = 0
+	return err
+}
+
+// Addr returns the address that was registered here.
+func (w *Window) Addr() (uintptr, error) {
+	a := [3]uint64{w.c.handle(), uint64(w.Handle())}
+	err := w.c.call(callWinGetUserPtr, "WinGetUserPtr", a[:])
+	return uintptr(a[2]), err
+}
+
+func (w *Window) pointer(call int, name string, offset, rank int) (uintptr, error) {
+	a := [4]uint64{uint64(w.Handle()), uint64(offset), uint64(rank)}
+	err := w.c.call(call, name, a[:])
+	return uintptr(a[3]), err
+}
+
+// PeerPointer returns where the memory of a rank of the communicator is for this one's kernels, 0 where they cannot reach it.
+func (w *Window) PeerPointer(offset, rank int) (uintptr, error) {
+	return w.pointer(callPeerPointer, "GetPeerDevicePointer", offset, rank)
+}
+
+// LSAPointer is PeerPointer by the rank within the team of ranks that load and store each other's memory.
+func (w *Window) LSAPointer(offset, rank int) (uintptr, error) {
+	return w.pointer(callLsaPointer, "GetLsaDevicePointer", offset, rank)
+}
+
+// MultimemPointer returns the multicast address of that team. weft itself makes no use of it.
+func (w *Window) MultimemPointer(offset int) (uintptr, error) {
+	a := [3]uint64{uint64(w.Handle()), uint64(offset)}
+	err := w.c.call(callLsaMultimemPointer, "GetLsaMultimemDevicePointer", a[:])
+	return uintptr(a[2]), err
+}

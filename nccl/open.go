@@ -1,0 +1,168 @@
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/comm/rendezvous"
+	"github.com/weftgo/weft/cuda"
+)
+
+// Ragged says how the V forms whose counts differ are made of what NCCL has. Equal counts take one call in each.
+type Ragged int
+
+// The ways.
+const (
+	Grouped  Ragged = iota // one group of broadcasts or reduces, one for each rank that has rows
+	Padded                 // one all_gather or reduce_scatter of the largest count, through the workspace
+	Messages               // all_gatherv as one group of sends and receives; reduce_scatterv is Grouped
+)
+
+// Config says what to open.
+type Config struct {
+	// Devices are the GPUs of this process's ranks, each named once: NCCL refuses two ranks of a process on one GPU.
+	Devices []comm.Device
+	// First is the rank of the world that Devices[0] has; the others follow. Size is the number of ranks of the world; 0
+	// means that this process has all of them.
+	First, Size int
+	// Store is how the processes share NCCL's unique id, and learn of each other's failures. It may be nil when this process
+	// has all ranks. It stays the caller's and must outlive the world.
+	Store rendezvous.Store
+	// Name separates worlds that share a Store; "" means "nccl". The processes of a world give the same name and open
+	// worlds of one name in the same order.
+	Name string
+	// Timeout is the longest that Open, a Wait or an enqueue waits for other ranks. 0 means 60 s. A Wait also waits for the
+	// caller's own work on the stream.
+	Timeout time.Duration
+	// Ragged says how counts that differ are handled.
+	Ragged Ragged
+	// Options are NCCL's. With Blocking an enqueue costs less, but one that waits inside the library for a peer to connect
+	// cannot be ended by a context.
+	Options Options
+}
+
+func (cfg *Config) complete() error {
+	n := len(cfg.Devices)
+	if cfg.Size == 0 {
+		cfg.Size = n
+	}
+	if n == 0 || cfg.First < 0 || cfg.First+n > cfg.Size {
+		return fmt.Errorf("ranks %d to %d of a world of %d", cfg.First, cfg.First+n-1, cfg.Size)
+	}
+	for i, d := range cfg.Devices {
+		if d.Kind != comm.CUDA || d.Index < 0 {
+			return fmt.Errorf("rank %d: %v is no GPU", cfg.First+i, d)
+		}
+		if slices.Contains(cfg.Devices[:i], d) {
+			return fmt.Errorf("rank %d: %v has a rank already; NCCL takes one rank of a process on a GPU, driver p2p several", cfg.First+i, d)
+		}
+	}
+	if cfg.Store == nil && cfg.Size != n {
+		return fmt.Errorf("%d of %d ranks are in other processes; a Store must bring them together", cfg.Size-n, cfg.Size)
+	}
+	if cfg.Timeout < 0 || cfg.Ragged < Grouped || cfg.Ragged > Messages {
+		return fmt.Errorf("timeout %v, ragged %d", cfg.Timeout, cfg.Ragged)
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 60 * time.Second
+	}
+	if cfg.Name == "" {
+		cfg.Name = "nccl"
+	}
+	return nil
+}
+
+// Open makes this process's part of a world. It returns when all ranks have come. Errors are Unavailable without a driver,
+// a GPU or the library (or one too old), Invalid for a Config that makes no sense, Timeout when not all came.
+func Open(ctx context.Context, cfg Config) (*comm.World, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, openError(cfg, comm.Invalid, err)
+	}
+	if err := Init(); err != nil {
+		return nil, openError(cfg, comm.Unavailable, err)
+	}
+	w := &world{cfg: cfg, groups: map[groupKey]*group{}}
+	w.life, w.end = context.WithCancelCause(context.Background())
+	limited, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, context.DeadlineExceeded)
+	defer cancel()
+	if err := w.open(limited); err != nil {
+		return nil, openError(cfg, codeOf(err), errors.Join(err, w.free()))
+	}
+	comms := make([]*comm.Comm, len(w.ranks))
+	for i, r := range w.ranks {
+		comms[i] = comm.New(r.main, r.index, cfg.Size)
+	}
+	w.comm = comm.NewWorld(comms)
+	w.watch()
+	return w.comm, nil
+}
+
+func openError(cfg Config, code comm.Code, err error) error {
+	if e := (*comm.Error)(nil); errors.As(err, &e) {
+		return err
+	}
+	return &comm.Error{Op: "open nccl", Rank: cfg.First, Peer: comm.NoPeer, Code: code, Err: err}
+}
+
+// codeOf classes what the packages below say.
+func codeOf(err error) comm.Code {
+	for _, c := range []comm.Code{comm.Unavailable, comm.Invalid, comm.Remote, comm.Timeout, comm.Aborted} {
+		if errors.Is(err, c) {
+			return c
+		}
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return comm.Timeout
+	case errors.Is(err, context.Canceled):
+		return comm.Aborted
+	}
+	return comm.Internal
+}
+
+// open takes devices, streams and memory, and makes the communicators.
+func (w *world) open(ctx context.Context) error {
+	devices, numbers := make([]*cuda.Device, len(w.cfg.Devices)), make([]int, len(w.cfg.Devices))
+	for i, d := range w.cfg.Devices {
+		dev, err := cuda.Open(d.Index)
+		if err != nil {
+			return err
+		}
+		r := &rank{w: w, index: w.cfg.First + i, dev: dev, adopted: map[uintptr]*cuda.Stream{}}
+		w.ranks = append(w.ranks, r)
+		if err := r.open(); err != nil {
+			return fmt.Errorf("rank %d on %v: %w", r.index, d, err)
+		}
+		devices[i], numbers[i] = dev, r.index
+	}
+	id, err := w.share(ctx)
+	if err != nil {
+		return err
+	}
+	raws, err := NewGroup(ctx, devices, w.cfg.Size, numbers, id, w.cfg.Options)
+	if err != nil {
+		return w.unfinished(ctx, err)
+	}
+	members := make([]int, w.cfg.Size)
+	for i := range members {
+		members[i] = i
+	}
+	g := newGroup(w, members)
+	for i, r := range w.ranks {
+		r.main = g.join(r, r.index, raws[i])
+	}
+	w.numOpen.Store(int32(len(w.ranks)))
+	return nil
+}
+
+// unfinished is the error of communicators that did not come about.
+func (w *world) unfinished(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("not all of the %d ranks came within %v: %w", w.cfg.Size, w.cfg.Timeout, err)
+}

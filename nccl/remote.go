@@ -1,0 +1,115 @@
+package nccl
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/weftgo/weft/cuda"
+)
+
+// PutSignal enqueues a write of count elements at src into a peer's window, then a signal that the peer's WaitSignal counts.
+func (c *Communicator) PutSignal(ctx context.Context, s *cuda.Stream, src uintptr, count int, t Type, peer int, w *Window, offset, signal int) error {
+	a := [11]uint64{uint64(src), uint64(count), uint64(t), uint64(peer), uint64(w.Handle()), uint64(offset), uint64(signal), 0, 0,
+		c.handle(), uint64(s.Handle())}
+	if err := c.call(callPutSignal, fmt.Sprintf("PutSignal to %d", peer), a[:]); err != nil {
+		return err
+	}
+	return c.Ready(ctx)
+}
+
+// Signal enqueues a signal without data.
+func (c *Communicator) Signal(ctx context.Context, s *cuda.Stream, peer, signal int) error {
+	a := [6]uint64{uint64(peer), uint64(signal), 0, 0, c.handle(), uint64(s.Handle())}
+	if err := c.call(callSignal, fmt.Sprintf("Signal to %d", peer), a[:]); err != nil {
+		return err
+	}
+	return c.Ready(ctx)
+}
+
+// Expected is signals of one peer that WaitSignal waits for.
+type Expected struct{ NumOps, Peer, Signal, Context int32 }
+
+// WaitSignal makes later work of s wait for signals.
+func (c *Communicator) WaitSignal(ctx context.Context, s *cuda.Stream, list ...Expected) error {
+	a := make([]uint64, 3+2*len(list))
+	a[0], a[1], a[2] = uint64(len(list)), c.handle(), uint64(s.Handle())
+	if len(list) > 0 {
+		copy(unsafe.Slice((*Expected)(unsafe.Pointer(&a[3])), len(list)), list)
+	}
+	if err := c.call(callWaitSignal, fmt.Sprintf("WaitSignal of %d", len(list)), a); err != nil {
+		return err
+	}
+	return c.Ready(ctx)
+}
+
+// Team is a regular set of ranks of a communicator: Rank is this one's number in it, Stride the distance of neighbours in
+// the communicator's numbers.
+type Team struct{ NumRanks, Rank, Stride int32 }
+
+func (c *Communicator) team(call int) (Team, error) {
+	var t Team
+	if err := require(call); err != nil {
+		return t, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return t, check(teamC(call, c.Handle(), &t), "a team", c.msg)
+}
+
+// WorldTeam is all ranks.
+func (c *Communicator) WorldTeam() (Team, error) { return c.team(callTeamWorld) }
+
+// LSATeam is the ranks that load and store each other's memory.
+func (c *Communicator) LSATeam() (Team, error) { return c.team(callTeamLsa) }
+
+// RailTeam is the ranks of equal number in their LSA teams.
+func (c *Communicator) RailTeam() (Team, error) { return c.team(callTeamRail) }
+
+// CreateDevComm fills the caller's ncclDevComm at out (C memory) for the caller's ncclDevCommRequirements. Both layouts are
+// those of the headers that the caller's kernels were compiled with; they change with every minor version.
+func (c *Communicator) CreateDevComm(ctx context.Context, requirements, out uintptr) error {
+	a := [3]uint64{c.handle(), uint64(requirements), uint64(out)}
+	if err := c.call(callDevCommCreate, "DevCommCreate", a[:]); err != nil {
+		return err
+	}
+	return c.Ready(ctx)
+}
+
+// DestroyDevComm undoes CreateDevComm.
+func (c *Communicator) DestroyDevComm(devComm uintptr) error {
+	a := [2]uint64{c.handle(), uint64(devComm)}
+	return c.call(callDevCommDestroy, "DevCommDestroy", a[:])
+}
+
+// QueryProperties fills the caller's ncclCommProperties (C memory, initialised as its header says).
+func (c *Communicator) QueryProperties(properties uintptr) error {
+	a := [2]uint64{c.handle(), uint64(properties)}
+	return c.call(callQueryProperties, "CommQueryProperties", a[:])
+}
+
+// Params returns the names of the library's documented parameters.
+func Params() ([]string, error) {
+	if err := require(callParamKeys); err != nil {
+		return nil, err
+	}
+	keys, r := paramKeysC()
+	if r != Success {
+		return nil, &Error{Call: "ParamGetAllParameterKeys", Result: r}
+	}
+	return keys, nil
+}
+
+// Param returns the value of one of them as text.
+func Param(key string) (string, error) {
+	if err := require(callParamGetParameter); err != nil {
+		return "", err
+	}
+	name := cString(key)
+	defer slotFree(name)
+	a := [3]uint64{uint64(name)}
+	var msg [textBytes]byte
+	// The text is the thread's: it is read before the goroutine can move.
+	value, r := paramC(a[:], &msg)
+	return value, check(r, "ParamGetParameter of "+key, &msg)
+}

@@ -1,0 +1,195 @@
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weftgo/weft/comm"
+)
+
+// Keys of a world in the store, after its prefix:
+//
+//	id       NCCL's unique id, of rank 0's process
+//	dead     "rank code peer text": the first process that gave the world up
+//	ask      someone waits too long and wants to know how far the others are
+//	calls/i  how many collectives of the world rank i had begun when it was asked
+
+// share returns NCCL's unique id, the same in all processes.
+func (w *world) share(ctx context.Context) (ID, error) {
+	s := w.cfg.Store
+	if s == nil || w.cfg.Size == len(w.ranks) {
+		return UniqueID()
+	}
+	// The processes of one opening add up to Size, and none begins the next one before all have come.
+	sum, err := s.Add(ctx, w.cfg.Name+"/ranks", int64(len(w.ranks)))
+	if err != nil {
+		return ID{}, fmt.Errorf("announce ranks %d to %d: %w", w.cfg.First, w.cfg.First+len(w.ranks)-1, err)
+	}
+	w.prefix = w.cfg.Name + "/" + strconv.FormatInt((sum-1)/int64(w.cfg.Size), 10) + "/"
+	if w.cfg.First == 0 {
+		id, err := UniqueID()
+		if err == nil {
+			err = s.Set(ctx, w.prefix+"id", id[:])
+		}
+		return id, err
+	}
+	raw, err := s.Get(ctx, w.prefix+"id")
+	if err != nil {
+		return ID{}, fmt.Errorf("the unique id of rank 0's process: %w", err)
+	}
+	if len(raw) != len(ID{}) {
+		return ID{}, comm.Errorf("open nccl", w.cfg.First, comm.Internal, "a unique id of %d bytes in %sid", len(raw), w.prefix)
+	}
+	return ID(raw), nil
+}
+
+// shared reports whether other processes can be told.
+func (w *world) shared() bool { return w.prefix != "" }
+
+// tellTime bounds what a dying process does for the others.
+const tellTime = time.Second
+
+// watch waits in the background for another process that gives the world up, or asks how far this one is.
+func (w *world) watch() {
+	if !w.shared() {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.stop = cancel
+	w.work.Go(func() {
+		if _, err := w.cfg.Store.Get(ctx, w.prefix+"ask"); err == nil {
+			w.publish()
+		}
+	})
+	w.work.Go(func() {
+		raw, err := w.cfg.Store.Get(ctx, w.prefix+"dead")
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			w.comm.Abort(comm.Errorf("world", w.cfg.First, comm.Remote, "the store that the processes share: %w", err))
+		default:
+			if cause := parseCause(string(raw)); !w.has(cause.Rank) {
+				w.comm.Abort(cause)
+			}
+		}
+	})
+}
+
+// has reports whether this process has the rank.
+func (w *world) has(rank int) bool { return rank >= w.cfg.First && rank < w.cfg.First+len(w.ranks) }
+
+// publish says how far the local ranks are.
+func (w *world) publish() {
+	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
+	defer cancel()
+	for _, r := range w.ranks {
+		_ = w.cfg.Store.Set(ctx, w.prefix+"calls/"+strconv.Itoa(r.index), []byte(strconv.FormatUint(r.main.calls.Load(), 10)))
+	}
+}
+
+// tell lets the other processes know why this one gave the world up.
+func (w *world) tell(cause error) {
+	if !w.shared() || w.numOpen.Load() == 0 {
+		return
+	}
+	rank, code, peer := w.cfg.First, comm.Internal, comm.NoPeer
+	if e := (*comm.Error)(nil); errors.As(cause, &e) {
+		rank, code, peer = e.Rank, e.Code, e.Peer
+	}
+	if !w.has(rank) {
+		return // it came from another process, which told
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
+	defer cancel()
+	_ = w.cfg.Store.Set(ctx, w.prefix+"dead", fmt.Appendf(nil, "%d %d %d %v", rank, code, peer, cause))
+}
+
+// parseCause reads what tell wrote.
+func parseCause(s string) *comm.Error {
+	e := &comm.Error{Op: "world", Peer: comm.NoPeer, Code: comm.Remote}
+	f := strings.SplitN(s, " ", 4)
+	if len(f) < 4 {
+		e.Err = fmt.Errorf("another process gave up: %q", s)
+		return e
+	}
+	e.Rank, _ = strconv.Atoi(f[0])
+	if code, err := strconv.Atoi(f[1]); err == nil && code >= 0 && code <= int(comm.Aborted) {
+		e.Code = comm.Code(code)
+	}
+	e.Peer, _ = strconv.Atoi(f[2])
+	e.Err = fmt.Errorf("the process of rank %d gave up: %s", e.Rank, f[3])
+	return e
+}
+
+// askTime bounds the question who is behind.
+const askTime = 500 * time.Millisecond
+
+// ask returns how many collectives the ranks of other processes have begun. Those that do not answer are not in the map:
+// their processes are gone, or stand still.
+func (w *world) ask() map[int]uint64 {
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	found := map[int]uint64{}
+	if w.cfg.Store.Set(ctx, w.prefix+"ask", nil) != nil {
+		return found
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for rank := range w.cfg.Size {
+		if w.has(rank) {
+			continue
+		}
+		wg.Go(func() {
+			raw, err := w.cfg.Store.Get(ctx, w.prefix+"calls/"+strconv.Itoa(rank))
+			n, err2 := strconv.ParseUint(string(raw), 10, 64)
+			if err == nil && err2 == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				found[rank] = n
+			}
+		})
+	}
+	wg.Wait()
+	return found
+}
+
+// behind lists the world ranks that c has waited for, as far as they are known: local ones by their counters, others by what
+// they answer.
+func (w *world) behind(c *conn) []int {
+	list := c.missing()
+	if list != nil || !w.shared() || c.g.allLocal() {
+		return list
+	}
+	found := w.ask()
+	main := c == c.r.main
+	for _, rank := range c.g.members {
+		if w.has(rank) {
+			continue
+		}
+		if n, ok := found[rank]; !ok || main && n < c.calls.Load() {
+			list = append(list, rank)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// lost returns the first rank whose process does not answer, after NCCL lost a connection; NoPeer when all do.
+func (w *world) lost() int {
+	if !w.shared() {
+		return comm.NoPeer
+	}
+	found := w.ask()
+	for rank := range w.cfg.Size {
+		if _, ok := found[rank]; !ok && !w.has(rank) {
+			return rank
+		}
+	}
+	return comm.NoPeer
+}

@@ -1,0 +1,87 @@
+package nccl
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/cuda"
+)
+
+// Wait returns when the stream's work is done. When ctx ends or the world's timeout passes first, the error says so and names
+// the ranks that are known to be behind; after the Timeout that follows, NCCL's kernels are aborted. What failed in NCCL
+// meanwhile appears here too.
+func (c *conn) Wait(ctx context.Context, s comm.Stream) error {
+	st, err := c.stream(s)
+	if err == nil {
+		err = c.wait(ctx, st)
+	}
+	if e := (*comm.Error)(nil); err != nil && !errors.As(err, &e) {
+		err = c.fail("wait", err)
+	}
+	return err
+}
+
+// spinTime is how long a wait looks again at once before it sleeps between looks.
+const spinTime = 200 * time.Microsecond
+
+func (c *conn) wait(ctx context.Context, st *cuda.Stream) error {
+	start, checked := time.Now(), time.Now()
+	for pause := 20 * time.Microsecond; ; {
+		done, err := st.Query()
+		waited := time.Since(start)
+		switch {
+		case c.stale():
+			return c.report("wait")
+		case !c.w.alive():
+			return c.died("wait")
+		case err != nil:
+			return c.broken("wait", err)
+		case done || time.Since(checked) > time.Millisecond:
+			checked = time.Now()
+			if err := c.failed(); err != nil {
+				return err
+			}
+		}
+		switch {
+		case done:
+			if c.r.last == st { // nothing of it is left to order, and the caller may destroy it now
+				c.r.last = c.r.own
+			}
+			return nil
+		case ctx.Err() != nil:
+			return c.ended(ctx, "wait", waited)
+		case waited > c.w.cfg.Timeout:
+			return c.late("wait", "", waited)
+		case waited < spinTime:
+			runtime.Gosched()
+			continue
+		}
+		time.Sleep(pause)
+		pause = min(pause*5/4, 200*time.Microsecond)
+	}
+}
+
+// failed asks the rank's communicators what went wrong.
+func (c *conn) failed() error {
+	for _, x := range c.r.all() {
+		raw := x.raw()
+		r := raw.State()
+		if r == Success || r == InProgress {
+			continue
+		}
+		if c.stale() {
+			return c.report("wait")
+		}
+		if !c.w.alive() {
+			return c.died("wait")
+		}
+		if x.stale() || x.raw() != raw {
+			continue // another group of this rank is being made anew
+		}
+		return c.broken("wait", check(r, "an operation", raw.msg))
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/cuda"
+)
+
+// world is what the ranks of this process share.
+type world struct {
+	cfg     Config
+	comm    *comm.World
+	ranks   []*rank // of this process
+	prefix  string  // of this world's keys in the store
+	numOpen atomic.Int32
+
+	life context.Context // ends with the cause when the world dies
+	end  context.CancelCauseFunc
+	once sync.Once
+	work sync.WaitGroup
+	stop context.CancelFunc // of the watch on the store
+
+	mu        sync.Mutex
+	groups    map[groupKey]*group // that some local members of have not joined yet
+	numGroups uint64
+}
+
+// kill ends this process's part of the world: kernels that wait leave, later calls are refused. Only the first cause counts.
+// It returns at once; close waits for what it began.
+func (w *world) kill(cause error) {
+	w.once.Do(func() {
+		w.end(cause)
+		for _, r := range w.ranks {
+			for _, c := range r.all() {
+				w.work.Go(func() { _ = c.raw().Abort() }) // its error is of a communicator that is gone anyhow
+			}
+		}
+		w.work.Go(func() { w.tell(cause) })
+	})
+}
+
+func (w *world) alive() bool { return w.life.Err() == nil }
+
+// deadError is the error of calls on a dead world.
+func (w *world) deadError(op string, rank int) error {
+	return comm.AbortedError(op, rank, fmt.Errorf("the world is dead: %w", context.Cause(w.life)))
+}
+
+// rank is one local rank's streams and memory, shared by its Conns of all groups.
+type rank struct {
+	w     *world
+	index int // in the world
+	dev   *cuda.Device
+	main  *conn
+
+	own     *cuda.Stream
+	aside   *cuda.Stream // for work that waits for no rank
+	event   *cuda.Event
+	last    *cuda.Stream // where the latest operation went
+	adopted map[uintptr]*cuda.Stream
+
+	pool   pool
+	word   uintptr // what barriers add up
+	stage  block   // where rows without gaps are made of rows with gaps
+	bounce *cuda.Pinned
+
+	mu    sync.Mutex
+	conns []*conn // of all groups that are not closed
+}
+
+// bounceBytes is the pinned memory of a rank, for copies between the host and the device.
+const bounceBytes = 1 << 20
+
+func (r *rank) open() (err error) {
+	r.pool.dev = r.dev
+	if r.own, err = r.dev.NewStream(0); err != nil {
+		return err
+	}
+	if r.aside, err = r.dev.NewStream(0); err != nil {
+		return err
+	}
+	if r.event, err = r.dev.NewEvent(false); err != nil {
+		return err
+	}
+	if r.bounce, err = r.dev.AllocHost(bounceBytes); err != nil {
+		return err
+	}
+	r.last = r.own
+	r.word, err = r.zeroed(256)
+	return err
+}
+
+// all returns the rank's Conns.
+func (r *rank) all() []*conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*conn(nil), r.conns...)
+}
+
+func (r *rank) remove(c *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, x := range r.conns {
+		if x == c {
+			r.conns = append(r.conns[:i], r.conns[i+1:]...)
+			return
+		}
+	}
+}
+
+// zeroed returns cleared memory.
+func (r *rank) zeroed(bytes int) (uintptr, error) {
+	b, err := r.pool.take(bytes)
+	if err != nil {
+		return 0, err
+	}
+	err = r.aside.Fill(b.addr, 0, bytes)
+	if err == nil {
+		err = r.aside.Wait(context.Background())
+	}
+	return b.addr, err
+}
+
+// device is where the rank's buffers live.
+func (r *rank) device() comm.Device { return comm.Device{Kind: comm.CUDA, Index: r.dev.Ordinal()} }
+
+// patience is how long a close waits for kernels of a dead world to leave.
+const patience = 10 * time.Second
+
+// close is called once for each local rank; the last one frees everything.
+func (w *world) close(ctx context.Context) error {
+	if w.numOpen.Add(-1) > 0 {
+		return nil
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+	w.once.Do(func() {}) // an Abort that comes now finds nothing to end
+	w.work.Wait()
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	for _, r := range w.ranks {
+		if err := r.own.Wait(limit); err != nil && w.alive() {
+			return comm.Errorf("close", r.index, comm.Internal, "its kernels do not end, so no memory is freed: %w", err)
+		}
+	}
+	return w.free()
+}
+
+// free gives everything back.
+func (w *world) free() error {
+	var errs []error
+	for _, r := range w.ranks {
+		for _, c := range r.all() {
+			errs = append(errs, c.raw().Abort())
+		}
+		if r.bounce != nil {
+			errs = append(errs, r.bounce.Close())
+		}
+		if r.event != nil {
+			errs = append(errs, r.event.Close())
+		}
+		for _, s := range []*cuda.Stream{r.own, r.aside} {
+			if s != nil {
+				errs = append(errs, s.Close())
+			}
+		}
+		errs = append(errs, r.pool.close(), r.dev.Close())
+	}
+	return errors.Join(errs...)
+}
