@@ -2,12 +2,14 @@
 //
 //	weft plan --model qwen3-235b-a22b --gpus 8 --tokens 32768
 //	weft doctor
+//	weft launch -n 8 -- program args
 //
 // doctor prints which libraries, GPUs and links are here, and what weft can do with them. plan predicts collectives, bytes,
-// memory and time of a MoE model's layouts before anything is allocated. Neither needs a GPU.
+// memory and time of a MoE model's layouts before anything is allocated. launch starts the processes of a job. None needs a GPU.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,13 +21,15 @@ import (
 type commands struct {
 	Plan   planCommand   `cmd:"" help:"Predict collectives, bytes, memory and time of a model's layouts, and advise on one."`
 	Doctor doctorCommand `cmd:"" help:"Print which libraries, GPUs and links are here, and what weft can do with them."`
+	Launch launchCommand `cmd:"" help:"Start the processes of a job on this node, and end them together."`
 }
 
 func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run parses args and executes a command. It returns the exit status: 0, 1 for an error, 2 for a usage error.
+// run parses args and executes a command. It returns the exit status: 0, 1 for an error, 2 for a usage error,
+// or that of the job that launch ran.
 func run(args []string, stdout, stderr io.Writer) int {
 	var c commands
 	status := -1
@@ -49,6 +53,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx.BindTo(stdout, (*io.Writer)(nil))
 	if err := ctx.Run(); err != nil {
+		if code := exitStatus(0); errors.As(err, &code) {
+			return int(code)
+		}
 		fmt.Fprintln(stderr, "weft:", err)
 		return 1
 	}

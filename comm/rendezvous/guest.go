@@ -83,6 +83,10 @@ func (g *guest) handle(k kind, id uint64, q *request) {
 		g.wait(id, q, func(w *waiter) error { return t.gather(q.key, int(q.rank), int(q.size), q.value, w) })
 	case kindAbort:
 		g.reply(id, nil, nil)
+		if g.agent && q.rank > 0 && int(q.rank) <= g.server.cfg.Size {
+			g.server.kill(int(q.rank)-1, errors.New(string(q.value)))
+			return
+		}
 		g.server.kill(g.peer(), fmt.Errorf("%v (%s) failed: %s", g.member, g.name, q.value))
 	}
 }

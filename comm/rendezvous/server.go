@@ -232,29 +232,45 @@ func (s *Server) Abort(peer int, cause error) { s.kill(peer, cause) }
 
 // Drain waits until all processes have come and left, or the job is dead and all have been told. It returns an error when ctx
 // ends before.
-func (s *Server) Drain(ctx context.Context) error { return s.drain(ctx, s.cfg.Size) }
-
-// drain waits until want processes have left, or nobody is left of a dead job.
-func (s *Server) drain(ctx context.Context, want int) error {
-	for {
-		s.mu.Lock()
+func (s *Server) Drain(ctx context.Context) error {
+	return s.drain(ctx, func() bool {
 		gone := 0
 		for m := range s.left {
 			if !m.agent {
 				gone++
 			}
 		}
-		over := gone >= want || s.err != nil && len(s.members) == 0 || s.closed
-		changed := s.changed
+		return gone >= s.cfg.Size
+	})
+}
+
+// DrainAgents waits until no launcher is there, or the job is dead and all have been told.
+func (s *Server) DrainAgents(ctx context.Context) error {
+	return s.drain(ctx, func() bool {
+		for m := range s.members {
+			if m.agent {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// drain waits for over, which is called with s.mu held, or the end of a dead job.
+func (s *Server) drain(ctx context.Context, over func() bool) error {
+	for {
+		s.mu.Lock()
+		end := over() || s.err != nil && len(s.members) == 0 || s.closed
+		changed, here, left := s.changed, len(s.members), len(s.left)
 		s.mu.Unlock()
-		if over {
+		if end {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return &comm.Error{Op: "store drain", Peer: comm.NoPeer, Code: comm.Timeout,
-				Err: fmt.Errorf("%d of %d processes have left: %w", gone, want, context.Cause(ctx))}
+				Err: fmt.Errorf("%d of %d processes have left, %d are here: %w", left, s.cfg.Size, here, context.Cause(ctx))}
 		}
 	}
 }
