@@ -1,5 +1,5 @@
 // Package p2p is the GPU driver: weft's own kernels over memory that all ranks address. Ranks are goroutines of this
-// process; several may share a GPU.
+// process, or of several that each open their part of a world; several may share a GPU.
 //
 //	rank's goroutine                          rank's stream
 //	Do: note the call in the log ── launch ──► kernel: publish pointers and shapes to all peers,
@@ -23,4 +23,7 @@
 //
 // Memory of comm.Alloc comes from an arena that Open takes from the device; freeing gives it back to the arena, because
 // freeing device memory waits for kernels that wait for each other. The arena grows when it must and goes back at Close.
+//
+// Worlds of several processes have Config.FirstRank, Size and Store; processes.go says how they work. There the arena is what
+// all processes map, it does not grow, and collectives take no other memory.
 package p2p

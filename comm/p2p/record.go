@@ -64,9 +64,7 @@ func (c *conn) explain(rec kernels.Record) error {
 		e.Err = fmt.Errorf("%s closed", c.names(rec.Missing))
 		return e
 	case kernels.Disagree:
-		_, first := c.g.conns[rec.A].log.describe(uint32(rec.EpochSeen))
-		_, second := c.g.conns[rec.B].log.describe(uint32(rec.OtherCall))
-		e.Err = fmt.Errorf("ranks disagree: rank %d calls %v, rank %d calls %v", a, first, b, second)
+		e.Err = fmt.Errorf("ranks disagree: rank %d calls %v, rank %d calls %v", a, c.g.call(rec.A, rec.EpochSeen), b, c.g.call(rec.B, rec.OtherCall))
 	case kernels.OwnRange:
 		e.Err = fmt.Errorf("rank %d: own count %d is not in [0, max %d]", a, rec.N, rec.Limit)
 	case kernels.SendRange:

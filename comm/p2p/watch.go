@@ -93,6 +93,26 @@ func parseDeath(b []byte) error {
 	return &comm.Error{Op: d.Op, Rank: d.Rank, Peer: d.Peer, Code: d.Code, Err: fmt.Errorf("%s (in another process)", d.Text)}
 }
 
+// call is the text of a member's call, for messages. Every process of a foreign group finds the same two calls that disagree: who
+// knows one tells the others.
+func (g *group) call(member int64, id uint64) string {
+	_, text := g.conns[member].log.describe(uint32(id))
+	if !g.foreign() {
+		return text
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
+	defer cancel()
+	key := fmt.Sprintf("%s/call/%d/%d", g.key, member, id)
+	if !g.members[member].away {
+		_ = g.w.cfg.Store.Set(ctx, key, []byte(text))
+		return text
+	}
+	if told, err := g.w.cfg.Store.Get(ctx, key); err == nil {
+		return string(told)
+	}
+	return text
+}
+
 // settle waits a moment for the reason when another process's kernel has ended the world.
 func (w *world) settle() {
 	t := time.NewTimer(time.Second)
