@@ -81,7 +81,7 @@ func (c *call) fill() {
 		if len(op.Parts) == 1 {
 			at = begin(at, size)
 		}
-		if b.state == packed && at+size <= payloadBytes {
+		if b.state == packed && at+size <= payloadBytes && !c.led {
 			copy(b.payload[at:], p.Src.Bytes()[:size])
 			at = aligned(at + size)
 			continue

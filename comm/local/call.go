@@ -13,9 +13,10 @@ type call struct {
 	send, recv []int // rows to each rank, rows from each rank, as far as the operation has them
 	own        []int // memory for counts that were on the device
 	signature  uint64
-	pos, size  int  // whose call it is, and of how many
-	turn       int  // which of its seat's calls it is
-	box        *box // nil if the meeting is led
+	pos, size  int // whose call it is, and of how many
+	turn       int // which of its seat's calls it is
+	box        *box
+	led        bool // the meeting is: nothing is packed
 
 	split      bool // a Split; op is the empty one
 	color, key int
@@ -35,9 +36,7 @@ func (c *call) publish(op *comm.Op) error {
 	default:
 		c.signature = op.Signature()
 	}
-	if c.box != nil {
-		c.fill()
-	}
+	c.fill()
 	return nil
 }
 
@@ -61,9 +60,7 @@ func (c *call) publishCounts(op *comm.Op) (err error) {
 // publishSplit makes the call a Split.
 func (c *call) publishSplit(color, key int) {
 	c.op, c.split, c.color, c.key, c.signature = &emptyOp, true, color, key, 0
-	if c.box != nil {
-		c.fill()
-	}
+	c.fill()
 }
 
 // emptyOp stands for the operation of a Split.
@@ -72,7 +69,7 @@ var emptyOp = comm.Op{Kind: comm.Barrier}
 // forget drops the references to the caller's memory.
 func (c *call) forget() {
 	c.op, c.send, c.recv = nil, nil, nil
-	if c.box != nil && c.box.state == direct {
+	if c.box.state == direct {
 		c.box.src, c.box.dst = nil, nil
 	}
 }

@@ -102,7 +102,7 @@ func (c *conn) Do(_ comm.Stream, op *comm.Op) error {
 	if c.closed.Load() {
 		return comm.Errorf(op.Label(), m.seats[pos].rank, comm.Invalid, "the comm is closed")
 	}
-	if op.Shape != 0 && !m.led {
+	if op.Shape != 0 {
 		return m.quick(&c.kinds[op.Kind], pos, op)
 	}
 	s := &m.seats[pos]

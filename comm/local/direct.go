@@ -17,6 +17,9 @@ func (c *call) layout(p *plan) {
 // workDirect does the share of the rank at pos of a call whose boxes have the addresses.
 func (m *meeting) workDirect(turn, pos int, plan *plan, j *job) {
 	c := &m.seats[pos].calls[turn]
+	if c.op.Kind == comm.Barrier {
+		return
+	}
 	src := &c.op.Parts[0].Src
 	own, rb := c.box, int(rowBytes(*src))
 	switch c.op.Kind {

@@ -23,9 +23,9 @@ import (
 // The atomics order everything a rank wrote before it arrived before everything any rank reads after all have come.
 type meeting struct {
 	seats   []seat
-	boxes   [2][]*box // [turn][seat]; nil if led
-	done    []*word   // the last call whose work the seat has done; nil if led
-	away    []*word   // whether the seat's rank gives way to others while it waits; nil if led
+	boxes   [2][]*box // [turn][seat]
+	done    []*word   // the last call whose work the seat has done; not if led
+	away    []*word   // whether the seat's rank gives way to others while it waits; not if led
 	full    uint64
 	life    *life
 	timeout time.Duration
@@ -92,14 +92,12 @@ func newMeeting(members []int, timeout time.Duration, l *life) *meeting {
 		for t := range s.calls {
 			s.calls[t].pos, s.calls[t].size, s.calls[t].turn = i, n, t
 		}
-		if !m.led {
-			b := new(boxes)
-			for t := range s.calls {
-				s.calls[t].box = &b.b[t]
-				m.boxes[t] = append(m.boxes[t], &b.b[t])
-			}
-			m.done, m.away = append(m.done, &b.done), append(m.away, &b.away)
+		b := new(boxes)
+		for t := range s.calls {
+			s.calls[t].box, s.calls[t].led = &b.b[t], m.led
+			m.boxes[t] = append(m.boxes[t], &b.b[t])
 		}
+		m.done, m.away = append(m.done, &b.done), append(m.away, &b.away)
 	}
 	return m
 }

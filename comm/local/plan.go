@@ -8,9 +8,10 @@ import (
 
 // plan is what the last rank to arrive works out for all.
 type plan struct {
-	whole   bool  // that rank did the whole call: no second meeting
-	offsets []int // gather and scatter: rank i has rows [offsets[i], offsets[i+1])
-	matrix  []int // alltoallv: where in the source of i the rows for j begin, at [i*(size+1)+j]
+	whole   bool   // that rank did the whole call: no second meeting
+	state   uint32 // led: direct if boxes are all that the work needs, else opaque
+	offsets []int  // gather and scatter: rank i has rows [offsets[i], offsets[i+1])
+	matrix  []int  // alltoallv: where in the source of i the rows for j begin, at [i*(size+1)+j]
 	groups  map[int]*group
 }
 

@@ -56,7 +56,7 @@ func (m *meeting) prepare(k *prepared, pos int, c *call) {
 	}
 }
 
-// quick does a call of one part whose shape is known, in a meeting that is not led.
+// quick does a call of one part whose shape is known.
 func (m *meeting) quick(k *prepared, pos int, op *comm.Op) error {
 	s := &m.seats[pos]
 	turn := s.turn
@@ -98,6 +98,9 @@ func (m *meeting) runQuick(k *prepared, turn, pos int, c *call, stats *comm.OpSt
 	s := &m.seats[pos]
 	if err := m.dead(s, c); err != nil {
 		return err
+	}
+	if m.led {
+		return m.runLed(context.Background(), pos, k, c, stats)
 	}
 	g := m.come(s)
 	if err := m.meet(context.Background(), pos, &g, c, stats); err != nil {

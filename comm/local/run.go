@@ -16,15 +16,7 @@ func (m *meeting) run(ctx context.Context, pos int, call *call, stats *comm.OpSt
 	}
 	turn := s.turn
 	if m.led {
-		g, last := m.arrive(pos)
-		if last {
-			m.lead(turn, pos, &s.job)
-			m.release(pos)
-		} else if err := m.meet(ctx, pos, &g, call, stats); err != nil {
-			return err
-		}
-		s.entered()
-		return m.follow(turn, pos, call, stats)
+		return m.runLed(ctx, pos, nil, call, stats)
 	}
 	g := m.come(s)
 	if err := m.meet(ctx, pos, &g, call, stats); err != nil {
@@ -89,23 +81,42 @@ func (m *meeting) runOpaque(turn, pos int, call *call, stats *comm.OpStats) erro
 	return nil
 }
 
+// runLed is run in a led meeting. k is nil if the call's shape is not known.
+func (m *meeting) runLed(ctx context.Context, pos int, k *prepared, call *call, stats *comm.OpStats) error {
+	s := &m.seats[pos]
+	turn := s.turn
+	g, last := m.arrive(pos)
+	if last {
+		m.lead(turn, pos, call, &s.job)
+		m.release(pos)
+	} else if err := m.meet(ctx, pos, &g, call, stats); err != nil {
+		return err
+	}
+	s.entered()
+	if f := m.fault; f != nil {
+		return f.of(s.rank, call)
+	}
+	if k != nil && m.plan.state == direct {
+		stats.SentBytes = k.sent
+	} else {
+		stats.SentBytes = m.sentBytes(turn, pos, &m.plan)
+	}
+	if m.plan.whole {
+		return nil
+	}
+	return m.follow(turn, pos, call, stats)
+}
+
 // follow is what everyone does once the leader has let them go: shares, whosever they are, until none is left. Who gets a core late
 // finds nothing to do.
 func (m *meeting) follow(turn, pos int, call *call, stats *comm.OpStats) error {
 	s := &m.seats[pos]
-	if f := m.fault; f != nil {
-		return f.of(s.rank, call)
-	}
-	stats.SentBytes = m.sentBytes(turn, pos, &m.plan)
-	if m.plan.whole {
-		return nil
-	}
 	for {
 		i := int(m.next.Add(1)) - 1
 		if i >= len(m.seats) {
 			break
 		}
-		m.share(turn, pos, i, &m.plan, opaque, &s.job)
+		m.share(turn, pos, i, &m.plan, m.plan.state, &s.job)
 		if m.left.Add(^uint64(0)) == 0 {
 			m.wakeParked()
 		}
@@ -118,12 +129,16 @@ func (m *meeting) follow(turn, pos int, call *call, stats *comm.OpStats) error {
 }
 
 // lead is what the last to arrive does for all: compare the calls, plan, and do a small call whole.
-func (m *meeting) lead(turn, pos int, j *job) {
-	m.plan.whole = true
-	if m.fault = m.compare(turn, &m.plan); m.fault != nil {
+func (m *meeting) lead(turn, pos int, call *call, j *job) {
+	p := &m.plan
+	p.whole, m.fault = true, nil
+	if p.state = m.agreed(turn, call); p.state != opaque {
+		p.state = direct
+		call.layout(p)
+	} else if m.fault = m.compare(turn, p); m.fault != nil {
 		return
 	}
-	m.plan.whole = m.cost(turn, &m.plan) <= wholeBytes
+	p.whole = m.cost(turn, p) <= wholeBytes
 	if !m.plan.whole {
 		m.next.Store(0)
 		m.left.Store(uint64(len(m.seats)))
@@ -135,7 +150,11 @@ func (m *meeting) lead(turn, pos int, j *job) {
 		}
 	}()
 	for i := range m.seats {
-		m.work(turn, i, &m.plan, j)
+		if p.state == direct {
+			m.workDirect(turn, i, p, j)
+		} else {
+			m.work(turn, i, p, j)
+		}
 	}
 }
 

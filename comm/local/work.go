@@ -25,15 +25,25 @@ func (m *meeting) cost(turn int, plan *plan) int64 {
 		case comm.AllReduce, comm.Reduce, comm.Broadcast, comm.Send:
 			sum += int64(p.Src.Rows()) * rowBytes
 		case comm.AllToAllV:
-			size := len(m.seats)
-			for i := range size {
-				sum += int64(plan.matrix[i*(size+1)+size]) * rowBytes / int64(size)
+			rows := 0
+			for i := range m.seats {
+				rows += m.rowsSent(turn, i, plan)
 			}
+			sum += int64(rows) * rowBytes / int64(len(m.seats))
 		default:
 			sum += int64(plan.offsets[len(m.seats)]) * rowBytes
 		}
 	}
 	return sum * int64(len(m.seats))
+}
+
+// rowsSent returns the rows that a rank gives in an alltoallv.
+func (m *meeting) rowsSent(turn, i int, plan *plan) int {
+	size := len(m.seats)
+	if plan.state == direct {
+		return sum(m.boxes[turn][i].counts(size))
+	}
+	return plan.matrix[i*(size+1)+size]
 }
 
 // work does the share of the rank at pos.
