@@ -113,6 +113,8 @@ int cuIpcOpenMemHandle_v2(h *o, ipc x, unsigned f) {
 	size_t n;
 	memcpy(o, x.b, sizeof *o);
 	memcpy(&n, x.b + 8, 8);
+	if (getenv("FAKE_WRONG")) // other memory than the handle's
+		x.b[16] = 'x';
 	return f != 1 ? 1 : n ? map_file(x.b + 16, n, o) : 0;
 }
 int cuIpcCloseMemHandle(h p) { return getenv("FAKE_SHARED") ? unmap_file(p) : 0; }
