@@ -124,7 +124,7 @@ func init() {
 func (c *Communicator) Enqueue(ctx context.Context, s *cuda.Stream, calls ...Call) error {
 	for i := range calls {
 		if k := calls[i].Kind; k >= AlltoAll {
-			if err := require(callAlltoAll + int(k-AlltoAll)); err != nil {
+			if err := needs(callAlltoAll + int(k-AlltoAll)); err != nil {
 				return err
 			}
 		}
@@ -157,7 +157,7 @@ func (c *Communicator) enqueue(j *job, calls []Call, before, after []rowCopy) Re
 
 // Simulate returns the microseconds that the library expects of a group. Nothing is launched.
 func (c *Communicator) Simulate(s *cuda.Stream, calls ...Call) (float32, error) {
-	if err := require(callSimulate); err != nil {
+	if err := needs(callSimulate); err != nil {
 		return 0, err
 	}
 	c.mu.Lock()

@@ -46,7 +46,7 @@ func (c *Communicator) CUDADevice() *cuda.Device { return c.dev }
 
 // UniqueID makes an ID. The process that calls it serves the ranks that come together, so it must live until they have.
 func UniqueID() (ID, error) {
-	if err := require(callGetUniqueID); err != nil {
+	if err := needs(callGetUniqueID); err != nil {
 		return ID{}, err
 	}
 	a := make([]uint64, idWords)
@@ -67,7 +67,7 @@ func NewCommunicator(ctx context.Context, dev *cuda.Device, size, rank int, id I
 
 // NewGroup makes the communicators of several ranks of this process, ranks[i] on devices[i], in one group.
 func NewGroup(ctx context.Context, devices []*cuda.Device, size int, ranks []int, id ID, o Options) ([]*Communicator, error) {
-	if err := require(callInitRankConfig); err != nil {
+	if err := needs(callInitRankConfig); err != nil {
 		return nil, err
 	}
 	cfg, names := o.layout()
@@ -103,7 +103,7 @@ func finish(list []*Communicator, err error) ([]*Communicator, error) {
 // NewScalable is NewGroup for one rank with several IDs, which share the work of bringing many ranks together: all ranks give the
 // same IDs in the same order.
 func NewScalable(ctx context.Context, dev *cuda.Device, size, rank int, ids []ID, o Options) (*Communicator, error) {
-	if err := require(callInitRankScalable); err != nil {
+	if err := needs(callInitRankScalable); err != nil {
 		return nil, err
 	}
 	c := newCommunicator(dev, o.Blocking)
@@ -126,7 +126,7 @@ func NewScalable(ctx context.Context, dev *cuda.Device, size, rank int, ids []ID
 // NewBlocking makes a communicator with the library's defaults (ncclCommInitRank): it returns when all ranks have come, and
 // nothing can end that wait.
 func NewBlocking(dev *cuda.Device, size, rank int, id ID) (*Communicator, error) {
-	if err := require(callInitRank); err != nil {
+	if err := needs(callInitRank); err != nil {
 		return nil, err
 	}
 	c := newCommunicator(dev, true)
@@ -140,7 +140,7 @@ func NewBlocking(dev *cuda.Device, size, rank int, id ID) (*Communicator, error)
 
 // NewAll makes the communicators of one process that is the whole world, rank i on devices[i] (ncclCommInitAll).
 func NewAll(devices []*cuda.Device) ([]*Communicator, error) {
-	if err := require(callInitAll); err != nil {
+	if err := needs(callInitAll); err != nil {
 		return nil, err
 	}
 	n := len(devices)
@@ -204,7 +204,7 @@ func (c *Communicator) Ready(ctx context.Context) error {
 
 // call runs a row whose first word is the handle.
 func (c *Communicator) call(call int, name string, a []uint64) error {
-	if err := require(call); err != nil {
+	if err := needs(call); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -99,8 +99,8 @@ func (e *MissingError) Error() string {
 // Is reports whether target is comm.Unavailable.
 func (e *MissingError) Is(target error) bool { return target == error(comm.Unavailable) }
 
-// require returns nil if the library is open and has the row.
-func require(call int) error {
+// needs returns nil if the library is open and has the row.
+func needs(call int) error {
 	if err := Init(); err != nil {
 		return err
 	}

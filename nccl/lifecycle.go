@@ -12,7 +12,7 @@ import (
 // derive makes a communicator from c with a row that writes a handle to the new one's slot, and waits for it. The new one
 // is nil when the library gave none.
 func (c *Communicator) derive(ctx context.Context, call int, name string, o *Options, words func(slot uintptr, cfg []uint64) []uint64) (*Communicator, error) {
-	if err := require(call); err != nil {
+	if err := needs(call); err != nil {
 		return nil, err
 	}
 	n := newCommunicator(c.dev, c.blocking)
@@ -98,7 +98,7 @@ func (c *Communicator) Grow(ctx context.Context, size int, id *ID, o *Options) (
 
 // Join makes the communicator of a new rank that others Grow for.
 func Join(ctx context.Context, dev *cuda.Device, size, rank int, id ID, o Options) (*Communicator, error) {
-	if err := require(callGrow); err != nil {
+	if err := needs(callGrow); err != nil {
 		return nil, err
 	}
 	c := newCommunicator(dev, o.Blocking)

@@ -11,6 +11,9 @@ import (
 // childEnv makes this binary one process of a world instead of a test: see processes_test.go.
 const childEnv = "WEFT_TEST_NCCL_CHILD"
 
+// fakes holds the stand-ins that the tests have built.
+var fakes string
+
 func TestMain(m *testing.M) {
 	if job := os.Getenv(childEnv); job != "" {
 		if err := child(job); err != nil {
@@ -19,5 +22,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	var err error
+	if fakes, err = os.MkdirTemp("", "weft-nccl-"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(fakes)
+		os.Exit(code)
+	}))
 }

@@ -9,7 +9,7 @@ import (
 // MemAlloc returns device memory that the library can register everywhere: of allocation handles that peers import, and
 // accessible to all GPUs with peer access. The caller calls MemFree.
 func MemAlloc(dev *cuda.Device, bytes int) (uintptr, error) {
-	if err := require(callMemAlloc); err != nil {
+	if err := needs(callMemAlloc); err != nil {
 		return 0, err
 	}
 	a := [2]uint64{0, uint64(bytes)}
@@ -20,7 +20,7 @@ func MemAlloc(dev *cuda.Device, bytes int) (uintptr, error) {
 
 // MemFree gives memory of MemAlloc back.
 func MemFree(dev *cuda.Device, addr uintptr) error {
-	if err := require(callMemFree); err != nil {
+	if err := needs(callMemFree); err != nil {
 		return err
 	}
 	a := [1]uint64{uint64(addr)}
@@ -64,7 +64,7 @@ const (
 // RegisterWindow is collective: bytes at addr, aligned to 4096, of memory of MemAlloc, on every rank. Where the communicator
 // has no symmetric memory, the window's Handle is 0 (2.29) or good for the host only (2.28).
 func (c *Communicator) RegisterWindow(ctx context.Context, addr uintptr, bytes, flags int) (*Window, error) {
-	if err := require(callWindowRegister); err != nil {
+	if err := needs(callWindowRegister); err != nil {
 		return nil, err
 	}
 	w := &Window{c: c, slot: slotNew()}

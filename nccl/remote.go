@@ -49,7 +49,7 @@ type Team struct{ NumRanks, Rank, Stride int32 }
 
 func (c *Communicator) team(call int) (Team, error) {
 	var t Team
-	if err := require(call); err != nil {
+	if err := needs(call); err != nil {
 		return t, err
 	}
 	c.mu.Lock()
@@ -90,7 +90,7 @@ func (c *Communicator) QueryProperties(properties uintptr) error {
 
 // Params returns the names of the library's documented parameters.
 func Params() ([]string, error) {
-	if err := require(callParamKeys); err != nil {
+	if err := needs(callParamKeys); err != nil {
 		return nil, err
 	}
 	keys, r := paramKeysC()
@@ -102,7 +102,7 @@ func Params() ([]string, error) {
 
 // Param returns the value of one of them as text.
 func Param(key string) (string, error) {
-	if err := require(callParamGetParameter); err != nil {
+	if err := needs(callParamGetParameter); err != nil {
 		return "", err
 	}
 	name := cString(key)

@@ -4,7 +4,7 @@ package nccl
 
 import "github.com/weftgo/weft/internal/dl"
 
-// No row can be there: require answers before one is called.
+// No row can be there: needs answers before one is called.
 const (
 	callGetVersion = iota
 	callGetUniqueID
