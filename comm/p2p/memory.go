@@ -72,18 +72,20 @@ func (c *conn) Copy(s comm.Stream, dst, src comm.Buffer) error {
 	case onHost(dst) || onHost(src):
 		return c.bounce(s, dst, src)
 	}
-	if err := c.r.gpu.kernels.Memory(st, memoryArgs(dst, src, dst.Addr(), src.Addr()), c.r.gpu.blocks); err != nil {
+	if err := c.r.gpu.kernels.Memory(st, c.r.memoryArgs(dst, src, dst.Addr(), src.Addr()), c.r.gpu.blocks); err != nil {
 		return c.memoryError("copy", err)
 	}
 	return nil
 }
 
-func memoryArgs(dst, src comm.Buffer, to, from uintptr) *kernels.MemoryArgs {
+// memoryArgs fills the rank's one set of arguments, which a launch copies: a copy allocates nothing.
+func (r *rank) memoryArgs(dst, src comm.Buffer, to, from uintptr) *kernels.MemoryArgs {
 	size := int64(dst.DType().Size())
-	return &kernels.MemoryArgs{
+	*r.copyArgs = kernels.MemoryArgs{
 		Dst: uint64(to), Src: uint64(from), DstStride: int64(dst.Stride()) * size, SrcStride: int64(src.Stride()) * size,
 		Rows: uint64(dst.Rows()), RowBytes: uint64(dst.Cols()) * uint64(size),
 	}
+	return r.copyArgs
 }
 
 // bounce copies between the host and the device through the rank's pinned memory, as many rows at a time as fit, or columns
@@ -126,9 +128,9 @@ func (c *conn) bouncePiece(s comm.Stream, dst, src comm.Buffer) error {
 		for i := range src.Rows() {
 			copy(memory[i*rowBytes:], src.RowBytes(i))
 		}
-		args = memoryArgs(dst, packed, dst.Addr(), pinned)
+		args = c.r.memoryArgs(dst, packed, dst.Addr(), pinned)
 	} else {
-		args = memoryArgs(packed, src, pinned, src.Addr())
+		args = c.r.memoryArgs(packed, src, pinned, src.Addr())
 	}
 	if err := c.r.gpu.kernels.Memory(st, args, c.r.gpu.blocks); err != nil {
 		return c.memoryError("copy", err)

@@ -88,11 +88,12 @@ type rank struct {
 	last    *cuda.Stream // where the latest operation went
 	adopted map[uintptr]*cuda.Stream
 
-	words   uintptr // a kernels.Rank in device memory, as the rank sees it
-	arena   arena
-	bounce  *cuda.Pinned // for copies between the host and the device
-	records *[kernels.NumRecords]kernels.Record
-	next    uint64 // number of the next record to read
+	words    uintptr // a kernels.Rank in device memory, as the rank sees it
+	arena    arena
+	bounce   *cuda.Pinned        // for copies between the host and the device
+	copyArgs *kernels.MemoryArgs // of a copy; an allocation of its own: C gets its address
+	records  *[kernels.NumRecords]kernels.Record
+	next     uint64 // number of the next record to read
 
 	mu    sync.Mutex
 	conns []*conn // of all groups; peers look for the group of a record
@@ -126,7 +127,7 @@ func (w *world) openRanks() error {
 		w.ranks[i] = &rank{w: w, index: i, away: true}
 	}
 	for i, d := range w.cfg.Devices {
-		r := &rank{w: w, index: w.cfg.FirstRank + i, gpu: w.gpus[d.Index], adopted: map[uintptr]*cuda.Stream{}, next: 1}
+		r := &rank{w: w, index: w.cfg.FirstRank + i, gpu: w.gpus[d.Index], adopted: map[uintptr]*cuda.Stream{}, next: 1, copyArgs: new(kernels.MemoryArgs)}
 		at := w.pinned.Bytes()[recordBytes*(i+1):]
 		r.records = (*[kernels.NumRecords]kernels.Record)(unsafe.Pointer(unsafe.SliceData(at)))
 		w.ranks[r.index] = r
