@@ -137,8 +137,8 @@ func (c *Completion) checked(f *fields, l Limits) (*Completion, *Error) {
 			len(c.Prompts)*c.N, c.length(l), c.Logprobs+1, maxAlternatives)
 	case c.MaxTokens >= 0 && c.MinTokens > c.MaxTokens:
 		return nil, BadRequest("min_tokens", "min_tokens %d > max_tokens %d", c.MinTokens, c.MaxTokens)
-	case c.Stream && c.PromptLogprobs >= 0:
-		return nil, BadRequest("prompt_logprobs", "prompt_logprobs does not go with stream; use echo with logprobs")
+	case c.Stream && c.PromptLogprobs > 0:
+		return nil, BadRequest("prompt_logprobs", "prompt_logprobs %d does not go with stream; use echo with logprobs", c.PromptLogprobs)
 	case len(c.Stop) > maxStops || len(c.StopIDs) > maxStopTokens:
 		return nil, BadRequest("stop", "%d stop strings and %d stop_token_ids; at most %d and %d", len(c.Stop), len(c.StopIDs), maxStops, maxStopTokens)
 	case len(c.Stop) > 0 && !l.Text:

@@ -69,6 +69,47 @@ func TestUnicodeStops(t *testing.T) {
 	}
 }
 
+// I-52 in letters of several bytes and tokens: offsets are in characters, echo included, of the text as the client has it.
+func TestUnicodeOffsets(t *testing.T) {
+	r, say := scripted(t)
+	ids := say("Größe 漢字 naïve ende")
+	body := object{"prompt": "Grüße 漢 ", "max_tokens": len(ids), "temperature": 0, "logprobs": 0, "echo": true}
+	a := r.complete(body)
+	require.Equal(t, "Grüße 漢 Größe 漢字 naïve ende", a.Choices[0].Text)
+	body["stream"] = true
+	var offsets []int
+	for _, e := range r.stream("/v1/completions", body) {
+		offsets = append(offsets, e.Choices[0].Logprobs.TextOffset...)
+	}
+	lp, letters := a.Choices[0].Logprobs, []rune(a.Choices[0].Text)
+	require.Equal(t, lp.TextOffset, offsets)
+	checked := 0
+	for i, token := range lp.Tokens {
+		if at := lp.TextOffset[i]; !strings.HasPrefix(token, "bytes:") {
+			require.Equal(t, token, string(letters[at:at+utf8.RuneCountInString(token)]), "token %d", i)
+			checked++
+		}
+	}
+	require.Greater(t, len(lp.Tokens), checked, "some tokens are parts of letters")
+	require.Greater(t, checked, len(lp.Tokens)/3)
+	require.Less(t, lp.TextOffset[len(lp.TextOffset)-1], len(letters))
+}
+
+// prompt_logprobs of 0 go with a stream: they come in its first chunk.
+func TestPromptLogprobsInStream(t *testing.T) {
+	r := start(t, "tp1")
+	body := object{"prompt": []int{5, 6, 7}, "prompt_logprobs": 0, "max_tokens": 2, "ignore_eos": true, "temperature": 0}
+	whole := r.complete(body)
+	require.Len(t, whole.Choices[0].PromptLogprobs, 3)
+	body["stream"] = true
+	for i, e := range r.stream("/v1/completions", body) {
+		require.Equal(t, i == 0, e.Choices[0].PromptLogprobs != nil)
+		if i == 0 {
+			require.Equal(t, whole.Choices[0].PromptLogprobs, e.Choices[0].PromptLogprobs)
+		}
+	}
+}
+
 // I-53: logprobs of minus infinity, of prompt, chosen and other tokens, on both routes, are JSON.
 func TestMinusInfinity(t *testing.T) {
 	r, say := scripted(t, func(_ *deploy.Config, c *Config) {})
