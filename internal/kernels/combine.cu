@@ -147,7 +147,7 @@ template <class N, int MODE> __device__ __noinline__ void combine_all(const Comb
         List l = list_of(d, entries, token);
         u32 lo = (u32)((u64)units * part / parts), hi = (u32)((u64)units * (part + 1) / parts);
         if (vector)
-            Sum<N, MODE, 1>::template vectors<uint4>(d, l.row, l.weight, l.rank, l.n, token, lo, hi);
+            Sum<N, MODE, MODE == PARTIALS ? 2 : 1>::template vectors<uint4>(d, l.row, l.weight, l.rank, l.n, token, lo, hi);
         else
             Sum<N, MODE, 1>::template vectors<typename N::Raw>(d, l.row, l.weight, l.rank, l.n, token, lo, hi);
     }

@@ -73,7 +73,7 @@ type DispatchArgs struct {
 	Src, IDs, Weights, NumTokens                uint64
 	SrcStride                                   int64 // bytes
 	Tokens, RowBytes, DType, FP8, Flags, Spread uint32
-	_                                           uint64
+	Bulk                                        uint64 // set by Dispatch
 }
 
 // CombineArgs are a combine's parameters. Part 0 of the entry is this rank's rows.
@@ -135,7 +135,7 @@ type ExpandArgs struct {
 }
 
 // exchangeFiles are the parts of the second translation unit.
-var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "index.cu", "quant.cu", "route.cuh", "dispatch.cu", "combine.cu"}
+var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "async.cuh", "index.cu", "quant.cu", "route.cuh", "dispatch.cu", "combine.cu"}
 
 // ExchangeProgram is the source of dispatch and combine for an architecture.
 func ExchangeProgram(arch string) nvrtc.Program {
@@ -151,7 +151,8 @@ func ExchangeProgram(arch string) nvrtc.Program {
 // ExchangeSet is the kernels of dispatch and combine, loaded on one device.
 type ExchangeSet struct {
 	module                                                                         *cuda.Module
-	numSMs                                                                         int
+	numSMs, shared                                                                 int
+	bulk                                                                           bool // bulk copies work
 	dispatch, combine, indexCount, indexPlace, quantise, partials, addBias, expand *cuda.Function
 }
 
@@ -165,7 +166,7 @@ func LoadExchange(dev *cuda.Device) (*ExchangeSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &ExchangeSet{module: m, numSMs: dev.Info().SMs}
+	s := &ExchangeSet{module: m, numSMs: dev.Info().SMs, bulk: dev.Info().Major >= 9}
 	if err := s.functions(dev.Info().SharedBytes); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -203,6 +204,9 @@ func (s *ExchangeSet) functions(shared int) error {
 			if err := fn.SetMaxShared(shared - static); err != nil {
 				return err
 			}
+			if f.fn == &s.dispatch {
+				s.shared = shared - static
+			}
 		}
 		*f.fn = fn
 	}
@@ -211,6 +215,12 @@ func (s *ExchangeSet) functions(shared int) error {
 
 // Close unloads the kernels. None may be running.
 func (s *ExchangeSet) Close() error { return s.module.Close() }
+
+// fewTokens is dispatch.cu's SOLO: rows of so few tokens go through registers.
+const fewTokens = 256
+
+// bulkBytes is dispatch.cu's BULK_BYTES.
+const bulkBytes = 4 * 6 * 8192
 
 // private is the words of all warps' counters, as index.cu has them.
 const private = 8192
@@ -224,6 +234,11 @@ func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) err
 	words := countingWarps(physical)*(ranks+1+physical) + physical + ranks + 1 + 2*physical
 	l := cuda.Linear(blocks, Threads)
 	l.Shared = uint32(words * 4)
+	a.Bulk = 0
+	if s.bulk && bulkBytes <= s.shared && a.Tokens > fewTokens {
+		a.Bulk = 1
+		l.Shared = max(l.Shared, bulkBytes)
+	}
 	return cuda.Run(st, s.dispatch, &l, a)
 }
 

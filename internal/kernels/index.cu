@@ -139,7 +139,7 @@ __device__ void index_count(const IndexArgs &d, const int *starts, u32 *mine, u3
 // weft_index_count counts the choices of each block's rows; the last block to be done makes offsets of all counts.
 // Launch: any grid of THREADS threads, the same for both kernels. Bytes: ids read once here and once there.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_index_count(const __grid_constant__ IndexArgs d) {
-    extern __shared__ u32 pool[];
+    extern __shared__ __align__(128) u32 pool[];
     __shared__ int starts[MAX_RANKS + 1];
     __shared__ u32 last, bad;
     const Experts &x = d.experts;
@@ -215,7 +215,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_index_count(const 
 
 // weft_index_place writes the index.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_index_place(const __grid_constant__ IndexArgs d) {
-    extern __shared__ u32 pool[];
+    extern __shared__ __align__(128) u32 pool[];
     __shared__ int starts[MAX_RANKS + 1];
     const Experts &x = d.experts;
     u32 t = threadIdx.x, columns = x.numLocal, width = columns + 1, warps = counting_warps(width), warp = t / 32;

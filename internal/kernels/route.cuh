@@ -41,7 +41,7 @@ struct DispatchArgs {
     u64 src, ids, weights, numTokens; // numTokens: int on the device, or 0
     i64 srcStride;                    // bytes
     u32 tokens, rowBytes, dtype, fp8, flags, spread; // rowBytes: on the wire
-    u64 pad;
+    u64 bulk; // 1: there is shared memory for bulk copies
 };
 
 // Route is a block's view of one dispatch.
