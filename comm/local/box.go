@@ -99,8 +99,16 @@ func (c *call) fill() {
 // point sets the addresses.
 func (b *box) point(p *comm.Part) { b.src, b.dst = p.Src.Pointer(), p.Dst.Pointer() }
 
-func (b *box) srcAt(lo, hi int) []byte { return unsafe.Slice((*byte)(unsafe.Add(b.src, lo)), hi-lo) }
-func (b *box) dstAt(lo, hi int) []byte { return unsafe.Slice((*byte)(unsafe.Add(b.dst, lo)), hi-lo) }
+func (b *box) srcAt(lo, hi int) []byte { return bytesAt(b.src, lo, hi) }
+func (b *box) dstAt(lo, hi int) []byte { return bytesAt(b.dst, lo, hi) }
+
+// bytesAt returns bytes [lo, hi) from an address on. Of none it makes no pointer: it could be the end of an allocation.
+func bytesAt(p unsafe.Pointer, lo, hi int) []byte {
+	if lo == hi {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(p, lo)), hi-lo)
+}
 
 // counts views the beginning of the payload as n numbers.
 func (b *box) counts(n int) []int32 {
