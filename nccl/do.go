@@ -99,8 +99,8 @@ func (c *conn) broken(label string, err error) error {
 		e.Peer = c.w.lost()
 		return e // comm ends the world
 	}
-	if e.Code == comm.Invalid || e.Code == comm.Unavailable {
-		return e // the library refused the call and the communicator is well, on this rank
+	if r := c.raw().State(); r == Success && (e.Code == comm.Invalid || e.Code == comm.Unavailable) {
+		return e // the library refused the call; a blocking communicator goes on
 	}
 	c.w.comm.Abort(e)
 	return e

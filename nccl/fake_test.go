@@ -91,6 +91,8 @@ func TestFakeDriver(t *testing.T) {
 		return
 	}
 	commtest.TestDriver(t, func(t testing.TB, ranks int) *comm.World { return openFake(t, ranks, 0, nil) },
-		commtest.Timeouts(func(t testing.TB, ranks int, timeout time.Duration) *comm.World { return openFake(t, ranks, timeout, nil) }),
+		commtest.Timeouts(func(t testing.TB, ranks int, timeout time.Duration) *comm.World {
+			return openFake(t, ranks, timeout, nil)
+		}),
 		commtest.Sizes([]int{1, 2, 3, 8}, nil))
 }

@@ -167,7 +167,7 @@ func TestFakeStoreAbsent(t *testing.T) {
 	}
 	for _, first := range []int{0, 2} {
 		begin := time.Now()
-		_, err := nccl.Open(t.Context(), nccl.Config{Devices: gpus(2), First: first, Size: 4, Store: rendezvous.NewMemory(), Timeout: 100 * time.Millisecond})
+		_, err := nccl.Open(t.Context(), nccl.Config{Devices: gpus(2), First: first, Size: 4, Store: rendezvous.NewMemory(), OpenTimeout: 100 * time.Millisecond})
 		require.ErrorIs(t, err, comm.Timeout)
 		require.Less(t, time.Since(begin), 5*time.Second)
 		t.Log(err)

@@ -109,10 +109,16 @@ func everyCollective(t *testing.T, d *cuda.Device, s *cuda.Stream, c *nccl.Commu
 		nccl.Call{Kind: nccl.Recv, Dst: uint64(dst), Count: 4, Type: nccl.Float32}))
 	require.NoError(t, s.Wait(t.Context()))
 	require.Equal(t, x, download(t, s, dst, 4))
-	err := c.Enqueue(t.Context(), s, nccl.Call{Kind: nccl.Broadcast, Src: uint64(src), Dst: uint64(dst), Count: 4, Type: nccl.Float32, Peer: 7})
+	// A call that the library refuses leaves a non-blocking communicator broken, a blocking one as it was.
+	id, err := nccl.UniqueID()
+	require.NoError(t, err)
+	victim, err := nccl.NewBlocking(d, 1, 0, id)
+	require.NoError(t, err)
+	err = victim.Enqueue(t.Context(), s, nccl.Call{Kind: nccl.Broadcast, Src: uint64(src), Dst: uint64(dst), Count: 4, Type: nccl.Float32, Peer: 7})
 	require.ErrorIs(t, err, comm.Invalid)
 	require.ErrorContains(t, err, "7", "the library's own words")
-	require.NoError(t, errors.Join(d.Free(src), d.Free(dst)))
+	require.NoError(t, victim.AsyncError())
+	require.NoError(t, errors.Join(victim.Destroy(), d.Free(src), d.Free(dst)))
 }
 
 func reductions(t *testing.T, d *cuda.Device, s *cuda.Stream, c *nccl.Communicator) {

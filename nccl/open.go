@@ -35,9 +35,11 @@ type Config struct {
 	// Name separates worlds that share a Store; "" means "nccl". The processes of a world give the same name and open
 	// worlds of one name in the same order.
 	Name string
-	// Timeout is the longest that Open, a Wait or an enqueue waits for other ranks. 0 means 60 s. A Wait also waits for the
+	// Timeout is the longest that a Wait or an enqueue waits for other ranks. 0 means 60 s. A Wait also waits for the
 	// caller's own work on the stream.
 	Timeout time.Duration
+	// OpenTimeout is the longest that Open waits for all ranks to come. 0 means Timeout, but at least a minute.
+	OpenTimeout time.Duration
 	// Ragged says how counts that differ are handled.
 	Ragged Ragged
 	// Options are NCCL's. With Blocking an enqueue costs less, but one that waits inside the library for a peer to connect
@@ -64,11 +66,14 @@ func (cfg *Config) complete() error {
 	if cfg.Store == nil && cfg.Size != n {
 		return fmt.Errorf("%d of %d ranks are in other processes; a Store must bring them together", cfg.Size-n, cfg.Size)
 	}
-	if cfg.Timeout < 0 || cfg.Ragged < Grouped || cfg.Ragged > Messages {
-		return fmt.Errorf("timeout %v, ragged %d", cfg.Timeout, cfg.Ragged)
+	if cfg.Timeout < 0 || cfg.OpenTimeout < 0 || cfg.Ragged < Grouped || cfg.Ragged > Messages {
+		return fmt.Errorf("timeout %v, open timeout %v, ragged %d", cfg.Timeout, cfg.OpenTimeout, cfg.Ragged)
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 60 * time.Second
+	}
+	if cfg.OpenTimeout == 0 {
+		cfg.OpenTimeout = max(cfg.Timeout, time.Minute)
 	}
 	if cfg.Name == "" {
 		cfg.Name = "nccl"
@@ -87,7 +92,7 @@ func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 	}
 	w := &world{cfg: cfg, groups: map[groupKey]*group{}}
 	w.life, w.end = context.WithCancelCause(context.Background())
-	limited, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, context.DeadlineExceeded)
+	limited, cancel := context.WithTimeout(ctx, cfg.OpenTimeout)
 	defer cancel()
 	if err := w.open(limited); err != nil {
 		return nil, openError(cfg, codeOf(err), errors.Join(err, w.free()))
@@ -164,5 +169,5 @@ func (w *world) unfinished(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	return fmt.Errorf("not all of the %d ranks came within %v: %w", w.cfg.Size, w.cfg.Timeout, err)
+	return fmt.Errorf("not all of the %d ranks came within %v: %w", w.cfg.Size, w.cfg.OpenTimeout, err)
 }

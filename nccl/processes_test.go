@@ -52,7 +52,7 @@ func child(name string) error {
 		return err
 	}
 	cfg := nccl.Config{Devices: []comm.Device{{Kind: comm.CUDA}}, First: rank, Size: size, Store: client,
-		Timeout: time.Duration(env("WEFT_TEST_TIMEOUT")) * time.Second}
+		Timeout: time.Duration(env("WEFT_TEST_TIMEOUT")) * time.Second, OpenTimeout: time.Duration(env("WEFT_TEST_OPEN")) * time.Second}
 	switch name {
 	case "padded":
 		cfg.Ragged = nccl.Padded
@@ -108,7 +108,7 @@ func processes(t *testing.T, job string, size int, timeout time.Duration, env ..
 			name = "oracle"
 		}
 		cmd.Env = append(append(os.Environ(), childEnv+"="+name, "WEFT_TEST_RANK="+strconv.Itoa(rank), "WEFT_TEST_SIZE="+strconv.Itoa(size),
-			"WEFT_TEST_ADDRESS="+address, "WEFT_TEST_TIMEOUT="+strconv.Itoa(int(timeout.Seconds())),
+			"WEFT_TEST_ADDRESS="+address, "WEFT_TEST_TIMEOUT="+strconv.Itoa(int(timeout.Seconds())), "WEFT_TEST_OPEN=60",
 			"NCCL_HOSTID=weft-test-"+strconv.Itoa(rank), "NCCL_SOCKET_IFNAME=lo", "NCCL_NVLS_ENABLE=0"), env...)
 		require.NoError(t, cmd.Start())
 		wg.Go(func() {
@@ -160,7 +160,7 @@ func TestGPUCancel(t *testing.T) {
 
 // A rank that is late is named, and all are told.
 func TestGPULate(t *testing.T) {
-	list := processes(t, "late", 3, 3*time.Second)
+	list := processes(t, "late", 3, 2*time.Second)
 	for _, rank := range []int{0, 1} {
 		require.Contains(t, list[rank].output, "for rank 2", "rank %d", rank)
 	}
@@ -179,7 +179,7 @@ func TestGPUKilled(t *testing.T) {
 
 // A process that never opens its part is an error on the others within the timeout.
 func TestGPUAbsent(t *testing.T) {
-	list := processes(t, "absent", 3, 2*time.Second)
+	list := processes(t, "absent", 3, 2*time.Second, "WEFT_TEST_OPEN=2")
 	for _, rank := range []int{0, 1} {
 		require.Error(t, list[rank].err)
 		require.Contains(t, list[rank].output, "not all of the 3 ranks came within 2s")

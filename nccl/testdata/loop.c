@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
     MUST(init(0));
     MUST(retain(&ctx, 0));
     MUST(current(ctx));
-    MUST(alloc(&buf, 4096));
+    MUST(alloc(&buf, 8192));
     MUST(stream_new(&stream, 1));
     for (int i = 0; i < 20; i++)
         cfg.v[i] = -2147483647 - 1;
@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 40; i++) {
         double begin = now();
         for (int k = 0; k < burst; k++) {
-            MUST(all_reduce((void *)buf, (void *)buf, 1024, 7, 0, comm, stream));
+            MUST(all_reduce((void *)buf, (void *)(buf + 4096), 1024, 7, 0, comm, stream));
             if (!blocking)
                 settle(comm);
         }
