@@ -21,7 +21,7 @@ type launchCommand struct {
 	Store       string        `name:"rdzv" placeholder:"HOST:PORT" help:"Where the launcher of node 0 serves the store of the job; the next port is torch's. With one node a free port."`
 	Token       string        `env:"WEFT_TOKEN" help:"What the processes share: better in the environment, where others do not see it. With one node a random one."`
 	Grace       time.Duration `default:"5s" help:"How long the other ranks may go on after one has died, and again after SIGTERM."`
-	JoinTimeout time.Duration `default:"5m" help:"How long other nodes wait for node 0."`
+	JoinTimeout time.Duration `default:"5m" help:"How long the launchers of several nodes wait for each other."`
 	MaxRestarts int           `default:"0" help:"Only 0: a job whose rank died ends."`
 	NoPrefix    bool          `help:"Do not begin each line of output with its rank."`
 	Command     []string      `arg:"" passthrough:"" help:"Program and its arguments, after --."`

@@ -244,6 +244,28 @@ func (s *Server) Drain(ctx context.Context) error {
 	})
 }
 
+// AwaitAgents waits until the launchers of all other nodes have come.
+func (s *Server) AwaitAgents(ctx context.Context) error {
+	var missing []int
+	err := s.drain(ctx, func() bool {
+		missing = missing[:0]
+		for node := 1; node <= s.cfg.Agents; node++ {
+			if m := (member{agent: true, rank: node}); s.members[m] == nil && !s.left[m] {
+				missing = append(missing, node)
+			}
+		}
+		return len(missing) == 0
+	})
+	if err != nil {
+		return &comm.Error{Op: "store", Peer: comm.NoPeer, Code: comm.Timeout,
+			Err: fmt.Errorf("waited for the launchers of nodes %v: %w", missing, context.Cause(ctx))}
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	return nil
+}
+
 // DrainAgents waits until no launcher is there, or the job is dead and all have been told.
 func (s *Server) DrainAgents(ctx context.Context) error {
 	return s.drain(ctx, func() bool {

@@ -29,7 +29,7 @@ type Config struct {
 	Token string
 	// Grace is how long the others may go on by themselves after a rank died, and again after SIGTERM. 0 means 5 s.
 	Grace          time.Duration
-	JoinTimeout    time.Duration // how long the launchers of other nodes wait for node 0's; 0 means 5 min
+	JoinTimeout    time.Duration // how long the launchers wait for each other; 0 means 5 min
 	NoPrefix       bool          // do not begin each line of output with its rank
 	Stdout, Stderr io.Writer
 	Env            []string // of the processes, to which ours are added; nil means this process's
@@ -42,6 +42,9 @@ func (c *Config) size() int { return c.PerNode * c.Nodes }
 func (c *Config) Validate() error {
 	if c.Nodes == 0 {
 		c.Nodes = 1
+	}
+	if c.JoinTimeout <= 0 {
+		c.JoinTimeout = 5 * time.Minute
 	}
 	if c.Grace == 0 {
 		c.Grace = 5 * time.Second
@@ -74,7 +77,7 @@ func Run(ctx context.Context, cfg Config, signals <-chan os.Signal) (int, error)
 	if cfg.Token == "" {
 		cfg.Token = rand.Text()
 	}
-	h, err := enter(ctx, &cfg)
+	h, err := interruptible(ctx, signals, func(ctx context.Context) (*hub, error) { return enter(ctx, &cfg) })
 	if err != nil {
 		return 0, err
 	}
@@ -88,6 +91,23 @@ func Run(ctx context.Context, cfg Config, signals <-chan os.Signal) (int, error)
 		return 0, err
 	}
 	return j.wait(ctx, signals), nil
+}
+
+// interruptible calls fn with a context that the first of signals ends.
+func interruptible(ctx context.Context, signals <-chan os.Signal, fn func(context.Context) (*hub, error)) (*hub, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case s := <-signals:
+			cancel(fmt.Errorf("%v while waiting for other nodes", s))
+		case <-ctx.Done():
+		}
+	})
+	h, err := fn(ctx)
+	cancel(nil)
+	wg.Wait()
+	return h, err
 }
 
 // environment returns the variables of all ranks of this node; the rank's own come later.
@@ -135,13 +155,9 @@ type hub struct {
 // enter serves or joins the store, and fills cfg.Store.
 func enter(ctx context.Context, cfg *Config) (*hub, error) {
 	log := slog.New(slog.DiscardHandler) // the job's wait says what matters
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.JoinTimeout, fmt.Errorf("the join timeout of %v", cfg.JoinTimeout))
+	defer cancel()
 	if cfg.Node > 0 {
-		wait := cfg.JoinTimeout
-		if wait <= 0 {
-			wait = 5 * time.Minute
-		}
-		ctx, cancel := context.WithTimeout(ctx, wait)
-		defer cancel()
 		c, err := rendezvous.JoinAgent(ctx, rendezvous.Job{Rank: cfg.Node, Size: cfg.size(), Address: cfg.Store, Token: cfg.Token}, rendezvous.Config{Log: log})
 		return &hub{client: c}, err
 	}
@@ -161,7 +177,14 @@ func enter(ctx context.Context, cfg *Config) (*hub, error) {
 		cfg.Store = l.Addr().String()
 	}
 	s, err := rendezvous.Serve(l, rendezvous.ServerConfig{Token: cfg.Token, Size: cfg.size(), Agents: cfg.Nodes - 1, Log: log})
-	return &hub{server: s}, err
+	if err != nil {
+		return nil, err
+	}
+	if err := s.AwaitAgents(ctx); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return &hub{server: s}, nil
 }
 
 // dead is closed when the job is dead, here or elsewhere.
@@ -195,9 +218,8 @@ func (h *hub) leave(ctx context.Context, signals <-chan os.Signal) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if h.client != nil || h.server.Err() != nil { // all have been told; what remains is their end
-		var end context.CancelFunc
-		ctx, end = context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer end()
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
 	}
 	if h.client != nil {
 		_ = h.client.Leave(ctx)
