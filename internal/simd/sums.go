@@ -48,7 +48,7 @@ func SumAllBF16(dsts, srcs [][]uint16, stream bool) {
 	}
 	done := 0
 	if current != Go && len(srcs) > 0 {
-		done = n / sumLanes * sumLanes
+		done = n / sumAllBF16Lanes() * sumAllBF16Lanes()
 		reading(srcs...)
 		for _, d := range dsts {
 			writing(d)
@@ -75,7 +75,10 @@ func SumAllBytes(dsts, srcs [][]byte, halves, stream bool) {
 	}
 	done := 0
 	if current != Go && len(srcs) > 0 {
-		const step = 32 // bytes of the smallest step of either kernel
+		step := 32 // bytes of the smallest step of a kernel
+		if halves {
+			step = 2 * sumAllBF16Lanes()
+		}
 		if done = size / step * step; done > 0 {
 			reportBytes(dsts, srcs, done)
 			stream = stream && streamable(dsts)

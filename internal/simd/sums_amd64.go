@@ -9,7 +9,13 @@ func sumAllAVX2(dsts *[]float32, numDsts int, srcs *[]float32, numSrcs int, n in
 func sumAllBF16AVX2(dsts *[]uint16, numDsts int, srcs *[]uint16, numSrcs int, n int)
 
 //go:noescape
+func sumAllBF16AVX512(dsts *[]uint16, numDsts int, srcs *[]uint16, numSrcs int, n int)
+
+//go:noescape
 func sumAllStreamAVX2(dsts *[]float32, numDsts int, srcs *[]float32, numSrcs int, n int)
 
 //go:noescape
 func sumAllBF16StreamAVX2(dsts *[]uint16, numDsts int, srcs *[]uint16, numSrcs int, n int)
+
+//go:noescape
+func sumAllBF16StreamAVX512(dsts *[]uint16, numDsts int, srcs *[]uint16, numSrcs int, n int)

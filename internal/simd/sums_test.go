@@ -24,6 +24,14 @@ func alignedSlices[T float32 | uint16](k, n, offset int) [][]T {
 	return out
 }
 
+func asBytes[T float32 | uint16](x [][]T) [][]byte {
+	out := make([][]byte, len(x))
+	for i, v := range x {
+		out[i] = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(*new(T))))
+	}
+	return out
+}
+
 func TestSumAllIsSumIntoEverywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		numSrcs, numDsts := rapid.IntRange(0, 9).Draw(t, "srcs"), rapid.IntRange(1, 9).Draw(t, "dsts")
@@ -48,14 +56,22 @@ func TestSumAllIsSumIntoEverywhere(t *testing.T) {
 			}
 		}
 		want, wantHalves := make([]float32, n), make([]uint16, n)
+		restore := Force(Go)
 		SumInto(want, srcs)
 		SumIntoBF16(wantHalves, halves)
+		restore()
+		defer Force(Level(rapid.IntRange(int(Go), int(Supported())).Draw(t, "level")))()
 		dsts, dstHalves := alignedSlices[float32](numDsts, n, offset), alignedSlices[uint16](numDsts, n, offset)
 		if numSrcs > 0 && rapid.Bool().Draw(t, "in place") {
 			dsts[0], dstHalves[0] = srcs[numSrcs-1], halves[numSrcs-1]
 		}
-		SumAll(dsts, srcs, stream)
-		SumAllBF16(dstHalves, halves, stream)
+		if rapid.Bool().Draw(t, "bytes") {
+			SumAllBytes(asBytes(dsts), asBytes(srcs), false, stream)
+			SumAllBytes(asBytes(dstHalves), asBytes(halves), true, stream)
+		} else {
+			SumAll(dsts, srcs, stream)
+			SumAllBF16(dstHalves, halves, stream)
+		}
 		for k := range dsts {
 			for i := range n {
 				if math.Float32bits(dsts[k][i]) != math.Float32bits(want[i]) && !(want[i] != want[i] && dsts[k][i] != dsts[k][i]) {

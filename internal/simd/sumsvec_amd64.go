@@ -13,9 +13,22 @@ func sumAllVec(dsts, srcs [][]float32, n int, stream bool) {
 
 func sumAllBF16Vec(dsts, srcs [][]uint16, n int, stream bool) {
 	d, s := unsafe.SliceData(dsts), unsafe.SliceData(srcs)
-	if stream {
+	switch {
+	case current == AVX512 && stream:
+		sumAllBF16StreamAVX512(d, len(dsts), s, len(srcs), n)
+	case current == AVX512:
+		sumAllBF16AVX512(d, len(dsts), s, len(srcs), n)
+	case stream:
 		sumAllBF16StreamAVX2(d, len(dsts), s, len(srcs), n)
-	} else {
+	default:
 		sumAllBF16AVX2(d, len(dsts), s, len(srcs), n)
 	}
+}
+
+// sumAllBF16Lanes is what the kernel in use takes at once; the twin does the rest.
+func sumAllBF16Lanes() int {
+	if current == AVX512 {
+		return 1
+	}
+	return sumLanes
 }
