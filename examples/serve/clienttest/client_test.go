@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +52,39 @@ func serve(t *testing.T, args ...string) openai.Client {
 	return openai.NewClient(option.WithBaseURL(url+"/v1/"), option.WithAPIKey("secret"), option.WithMaxRetries(0))
 }
 
+// OpenAI's client puts a stream with a call of a function together. The bytes are the server's (its tests hold them); the bundled model
+// writes no calls.
+func TestToolStream(t *testing.T) {
+	text, err := os.ReadFile("../internal/server/testdata/toolcall.sse")
+	require.NoError(t, err)
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write(text)
+	}))
+	defer h.Close()
+	c := openai.NewClient(option.WithBaseURL(h.URL), option.WithAPIKey("x"), option.WithMaxRetries(0))
+	s := c.Chat.Completions.NewStreaming(t.Context(), openai.ChatCompletionNewParams{Model: "m", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("x")}})
+	var all openai.ChatCompletionAccumulator
+	finished := 0
+	for s.Next() {
+		require.True(t, all.AddChunk(s.Current()))
+		if call, ok := all.JustFinishedToolCall(); ok {
+			finished++
+			require.Equal(t, "weather", call.Name)
+		}
+	}
+	require.NoError(t, s.Err())
+	m := all.Choices[0].Message
+	require.Equal(t, "Let me look.", m.Content)
+	require.Len(t, m.ToolCalls, 1)
+	require.Equal(t, "call_1", m.ToolCalls[0].ID)
+	require.Equal(t, "weather", m.ToolCalls[0].Function.Name)
+	require.JSONEq(t, `{"city":"Kyoto"}`, m.ToolCalls[0].Function.Arguments)
+	require.EqualValues(t, "tool_calls", all.Choices[0].FinishReason)
+	require.Equal(t, 1, finished)
+	require.Positive(t, all.Usage.CompletionTokens)
+}
+
 func TestOpenAI(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -66,7 +101,8 @@ func TestOpenAI(t *testing.T) {
 		got, err := c.Completions.New(ctx, openai.CompletionNewParams{
 			Model: openai.CompletionNewParamsModel(model), Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("Hello")},
 			MaxTokens: openai.Int(4), Logprobs: openai.Int(3), Echo: openai.Bool(true), N: openai.Int(2), Seed: openai.Int(7), Temperature: openai.Float(0.8),
-			Stop: openai.CompletionNewParamsStopUnion{OfStringArray: []string{"@@"}},
+			LogitBias: map[string]int64{"2045": -100, "2047": -100}, // no end
+			Stop:      openai.CompletionNewParamsStopUnion{OfStringArray: []string{"@@"}},
 		})
 		require.NoError(t, err)
 		require.Len(t, got.Choices, 2)
@@ -111,6 +147,15 @@ func TestOpenAI(t *testing.T) {
 		}
 		require.NoError(t, s.Err())
 		require.Equal(t, text, all.Choices[0].Message.Content)
+	})
+	t.Run("tools", func(t *testing.T) { // the bundled model's template has no place for them
+		with := chat
+		with.Tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{Name: "clock"})}
+		_, err := c.Chat.Completions.New(ctx, with)
+		var known *openai.Error
+		require.True(t, errors.As(err, &known))
+		require.Equal(t, 400, known.StatusCode)
+		require.Equal(t, "tools", known.Param)
 	})
 	t.Run("errors", func(t *testing.T) {
 		_, err := c.Completions.New(ctx, openai.CompletionNewParams{Model: "other", Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("x")}})

@@ -2,7 +2,10 @@ package server
 
 import (
 	"encoding/json"
+	"flag"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -156,6 +159,32 @@ func TestToolCalls(t *testing.T) {
 			}
 		})
 	}
+}
+
+var update = flag.Bool("update", false, "write testdata/toolcall.sse")
+
+// The bytes of a stream with a call, which clienttest gives to OpenAI's client.
+func TestToolStreamFile(t *testing.T) {
+	r, say := scripted(t, func(_ *deploy.Config, c *Config) {
+		var err error
+		c.Template, err = chat.Parse(toolTemplate, "", "<|im_end|>")
+		require.NoError(t, err)
+	})
+	say("Let me look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Kyoto\"}}\n</tool_call>")
+	resp := r.post("/v1/chat/completions", object{"messages": []object{{"role": "user", "content": "Weather?"}}, "temperature": 0, "stream": true,
+		"stream_options": object{"include_usage": true}, "tools": []object{{"type": "function", "function": object{"name": "weather"}}}})
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	for pattern, plain := range map[string]string{`chatcmpl-[A-Z0-9]+`: "chatcmpl-1", `call_[A-Z0-9]+`: "call_1", `"created":[0-9]+`: `"created":1`} {
+		text = regexp.MustCompile(pattern).ReplaceAll(text, []byte(plain))
+	}
+	if *update {
+		require.NoError(t, os.WriteFile("testdata/toolcall.sse", text, 0o644))
+	}
+	want, err := os.ReadFile("testdata/toolcall.sse")
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(text), "if this is meant: go test ./examples/serve/internal/server -run ToolStreamFile -update")
 }
 
 // Tools and the history of calls reach the model through the template, and a template without a place for tools refuses them.
