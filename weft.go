@@ -12,6 +12,7 @@ import (
 	"github.com/weftgo/weft/comm/local"
 	"github.com/weftgo/weft/comm/p2p"
 	"github.com/weftgo/weft/comm/staged"
+	"github.com/weftgo/weft/nccl"
 )
 
 // Config says which world to open. The zero value is one rank on the CPU.
@@ -21,7 +22,8 @@ type Config struct {
 	// Devices is where they run: "cpu", which "" means too; ranks are not cores, eight run on any machine. Or GPUs, one for
 	// each rank: "cuda:0-7", "cuda:0,2", or "cuda:0x8" for eight ranks that share GPU 0.
 	Devices string
-	// Driver is the name of the driver: "local" on the CPU, "p2p" on GPUs, which "" means too. "staged" (or "staged:p2p") is
+	// Driver is the name of the driver: "local" on the CPU, "p2p" on GPUs, which "" means too, or "nccl" on as many GPUs as
+	// ranks; NCCL rounds sums at every hop, so its bits differ. "staged" (or "staged:p2p") is
 	// for programs that compute on the host: ranks have Go memory, and only their collectives run on the GPUs that Devices
 	// names; see package comm/staged.
 	Driver string
@@ -64,16 +66,20 @@ func openGPU(ctx context.Context, cfg Config, list string) (*comm.World, error) 
 	if err != nil {
 		return nil, comm.Errorf("open", 0, comm.Invalid, "devices %q: %w", cfg.Devices, err)
 	}
+	var world *comm.World
 	name, isStaged := strings.CutPrefix(cfg.Driver+":", "staged:") // "staged", "staged:p2p", or a driver alone
 	switch strings.TrimSuffix(name, ":") {
 	case "", "p2p":
-		world, err := p2p.Open(ctx, p2p.Config{Devices: devices, Timeout: cfg.Timeout})
-		if err != nil || !isStaged {
-			return world, err
-		}
-		return stage(ctx, world)
+		world, err = p2p.Open(ctx, p2p.Config{Devices: devices, Timeout: cfg.Timeout})
+	case "nccl":
+		world, err = nccl.Open(ctx, nccl.Config{Devices: devices, Timeout: cfg.Timeout})
+	default:
+		return nil, noDriver(cfg, "p2p")
 	}
-	return nil, noDriver(cfg, "p2p")
+	if err != nil || !isStaged {
+		return world, err
+	}
+	return stage(ctx, world)
 }
 
 // stage keeps the ranks of a GPU world on the host.
