@@ -45,6 +45,11 @@ extern "C" __global__ void big(unsigned *out) {
 	out[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x + 16384];
 }
 extern "C" __global__ void nothing() {}
+extern "C" __global__ void deep(unsigned *out) { // a stack beyond what a context begins with
+	volatile unsigned stack[700];
+	for (int i = 0; i < 700; i++) stack[i] = i * 7;
+	out[0] = stack[threadIdx.x * 3 % 700];
+}
 __device__ unsigned answer = 42;
 `
 

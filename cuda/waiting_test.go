@@ -62,7 +62,7 @@ func (r *rig) calls(side *cuda.Stream) []timed {
 	var module *cuda.Module
 	var graph *cuda.Graph
 	var exec *cuda.Exec
-	nothing, empty := r.function("nothing"), struct{}{}
+	nothing, deep, empty := r.function("nothing"), r.function("deep"), struct{}{}
 	l := cuda.Linear(1, 1)
 	image, err := nvrtc.Cubin(nvrtc.Program{Name: "test.cu", Source: kernels, Arch: r.Info().Arch()})
 	require.NoError(r.t, err)
@@ -71,6 +71,10 @@ func (r *rig) calls(side *cuda.Stream) []timed {
 		{"a kernel's first launch, and its end", true, func() error {
 			return errors.Join(cuda.Run(side, nothing, &l, &empty), side.Synchronize())
 		}},
+		{"a kernel of deep stacks, its first launch", false, func() error {
+			return errors.Join(cuda.Run(side, deep, &l, &a), side.Synchronize())
+		}},
+		{"the same again", true, func() error { return errors.Join(cuda.Run(side, deep, &l, &a), side.Synchronize()) }},
 		{"fill, copy and wait for them", true, func() error {
 			return errors.Join(side.Fill(a, 1, 1<<19), side.Copy(a+1<<19, a, 1<<19), side.Synchronize())
 		}},
@@ -109,7 +113,7 @@ func (r *rig) calls(side *cuda.Stream) []timed {
 	return append(append(list, r.products(side, a)...), r.held()...)
 }
 
-// held are the calls that Hold puts off.
+// held are the calls that Hold puts off. The first one holds the device.
 func (r *rig) held() []timed {
 	plain, err := r.Device.Alloc(1 << 20)
 	require.NoError(r.t, err)
@@ -119,10 +123,13 @@ func (r *rig) held() []timed {
 	require.NoError(r.t, err)
 	module, err := r.LoadModule(image)
 	require.NoError(r.t, err)
-	release := r.Hold()
+	release := func() error { return nil }
 	r.t.Cleanup(func() { require.NoError(r.t, release()) })
 	return []timed{
-		{"free on a held device", true, func() error { return r.Device.Free(plain) }},
+		{"free on a held device", true, func() error {
+			release = r.Hold()
+			return r.Device.Free(plain)
+		}},
 		{"free pinned on a held device", true, func() error { return pinned.Close() }},
 		{"unload on a held device", true, func() error { return module.Close() }},
 	}
@@ -148,7 +155,7 @@ func (r *rig) products(side *cuda.Stream, at uintptr) []timed {
 	return []timed{
 		{"a product of a warmed bucket", true, run(warm)},
 		{"a product that was never warmed", false, run(fresh)},
-		{"the same again", true, run(fresh)},
+		{"that product again", true, run(fresh)},
 	}
 }
 

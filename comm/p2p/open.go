@@ -88,7 +88,11 @@ func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 	for i, r := range w.local {
 		comms[i] = comm.New(r.main, r.index, len(w.ranks))
 	}
-	return comm.NewWorld(comms), nil
+	all := comm.NewWorld(comms)
+	if err := w.useTable(ctx, all); err != nil {
+		return nil, errors.Join(err, all.Close(ctx))
+	}
+	return all, nil
 }
 
 // giveUp ends a world that cannot open: the other processes hear why.
@@ -157,7 +161,10 @@ func (w *world) open(ctx context.Context) error {
 	if err := w.openRanks(); err != nil {
 		return err
 	}
-	return w.openGroup(ctx)
+	if err := w.openGroup(ctx); err != nil {
+		return err
+	}
+	return w.warm(ctx)
 }
 
 // enablePeers lets every GPU address the others' memory.

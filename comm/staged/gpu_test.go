@@ -18,7 +18,7 @@ import (
 func TestGPU(t *testing.T) {
 	d := gputest.Device(t)
 	before := d.Alive()
-	for name, cfg := range map[string]staged.Config{"whole": {}, "cut": {Workspace: 2 << 10}} {
+	for name, cfg := range map[string]staged.Config{"whole": {}, "cut": {Workspace: 8 << 10}} {
 		t.Run(name, func(t *testing.T) {
 			open := func(t testing.TB, ranks int, timeout time.Duration) *comm.World {
 				devices := make([]comm.Device, ranks)
@@ -31,8 +31,8 @@ func TestGPU(t *testing.T) {
 				require.NoError(t, err)
 				return w
 			}
-			commtest.TestDriver(t, func(t testing.TB, ranks int) *comm.World { return open(t, ranks, 20*time.Second) },
-				commtest.Complete(), commtest.Timeouts(open), commtest.Sizes([]int{1, 3, 8}, []int{16}))
+			commtest.TestDriver(t, func(t testing.TB, ranks int) *comm.World { return open(t, ranks, 4*time.Second) },
+				commtest.Complete(), commtest.Timeouts(open), commtest.Sizes([]int{1, 3, 8}, nil))
 		})
 	}
 	require.Equal(t, before, d.Alive(), "allocations of the device")
