@@ -13,7 +13,7 @@ import (
 
 func Example() {
 	for _, ranks := range []int{1, 8, 64} {
-		if err := run(context.Background(), os.Stdout, ranks); err != nil {
+		if err := run(context.Background(), os.Stdout, ranks, -1); err != nil {
 			panic(err)
 		}
 	}
@@ -24,5 +24,5 @@ func Example() {
 }
 
 func TestBadRanks(t *testing.T) {
-	require.ErrorIs(t, run(t.Context(), io.Discard, 65), comm.Invalid)
+	require.ErrorIs(t, run(t.Context(), io.Discard, 65, -1), comm.Invalid)
 }
