@@ -88,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 	for i, r := range w.local {
 		comms[i] = comm.New(r.main, r.index, len(w.ranks))
 	}
-	all := comm.NewWorld(comms)
+	all := w.announce(comm.NewWorld(comms))
 	if err := w.useTable(ctx, all); err != nil {
 		return nil, errors.Join(err, all.Close(ctx))
 	}

@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/rendezvous"
@@ -37,6 +38,7 @@ type span struct {
 	hellos []hello // of all ranks
 	heap   *symm.Heap
 
+	open atomic.Pointer[comm.World]
 	stop context.CancelFunc // of the watcher
 	done chan struct{}      // closed when the watcher has ended
 
@@ -109,6 +111,17 @@ func (w *world) greet(ctx context.Context) error {
 	w.span = s
 	w.watch()
 	return nil
+}
+
+// announce makes the death of the world in another process that of the World of this one.
+func (w *world) announce(open *comm.World) *comm.World {
+	if w.span != nil {
+		w.span.open.Store(open)
+		if !w.alive() {
+			open.Abort(w.cause)
+		}
+	}
+	return open
 }
 
 // fitting compares what the ranks want.

@@ -16,6 +16,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/p2p"
 	"github.com/weftgo/weft/comm/rendezvous"
+	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/internal/gputest"
 	"github.com/weftgo/weft/internal/proctest"
 )
@@ -65,9 +66,9 @@ func span(t *testing.T, processes, here, cases int) {
 	require.Equal(t, before, d.Alive(), "allocations of the device")
 }
 
-func TestIPCTwoProcesses(t *testing.T)       { span(t, 2, 1, 100) }
-func TestIPCEightProcesses(t *testing.T)     { span(t, 8, 1, 60) }
-func TestIPCTwoProcessesOfFour(t *testing.T) { span(t, 2, 4, 100) }
+func TestIPCTwoProcesses(t *testing.T)       { span(t, 2, 1, 300) }
+func TestIPCEightProcesses(t *testing.T)     { span(t, 8, 1, 120) }
+func TestIPCTwoProcessesOfFour(t *testing.T) { span(t, 2, 4, 200) }
 
 // failing runs fn in four processes, of which one dies or stalls, and checks what the others get from a barrier.
 func failing(t *testing.T, dies int, timeout time.Duration, victim func(w *comm.World), check func(t *testing.T, err error, took time.Duration)) {
@@ -128,6 +129,37 @@ func TestIPCStalled(t *testing.T) {
 		require.ErrorContains(t, err, "rank 2")
 		require.Less(t, took, 12*time.Second)
 	})
+}
+
+// TestIPCDisagree lets ranks of two processes call different things: both processes say what each called.
+func TestIPCDisagree(t *testing.T) {
+	if !proctest.Child() {
+		gputest.Device(t)
+	}
+	store, r := proctest.Run(t, proctest.Config{Processes: 2})
+	if r != nil {
+		report(t, r)
+		return
+	}
+	gputest.Device(t)
+	w := openSpan(t, store, 1, 10*time.Second)
+	c := w.Local()[0]
+	x, err := comm.Alloc(c, dtype.F32, 4, 5)
+	require.NoError(t, err)
+	if c.Rank() == 0 {
+		err = c.AllReduce(comm.Stream{}, x, x, comm.Max)
+	} else {
+		err = c.Broadcast(comm.Stream{}, x, 1)
+	}
+	require.NoError(t, err)
+	err = c.Wait(t.Context(), comm.Stream{})
+	t.Logf("measured: %v", err)
+	require.ErrorIs(t, err, comm.Invalid)
+	require.ErrorContains(t, err, "rank 0 calls all_reduce")
+	require.ErrorContains(t, err, "rank 1 calls broadcast")
+	err = c.AllReduce(comm.Stream{}, comm.At(c.Device(), 1<<40, dtype.F32, 4, 5, 5), x, comm.Sum)
+	require.ErrorIs(t, err, comm.Invalid, "memory that the other process does not map")
+	require.NoError(t, w.Close(t.Context()))
 }
 
 // TestIPCAbsent lets a process join the store and never open the world.

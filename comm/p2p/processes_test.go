@@ -209,12 +209,12 @@ func ends(t *testing.T, dies int, end func(w *comm.World), want string) {
 		end(w)
 	}
 	select {
-	case <-c.g.w.dead:
+	case <-w.Done():
 	case <-time.After(5 * time.Second):
 		t.Fatal("nobody told this process")
 	}
 	if c.rank != 1 {
-		require.ErrorContains(t, c.g.w.cause, want)
+		require.ErrorContains(t, w.Err(), want)
 	}
 	err = w.Local()[0].Barrier(comm.Stream{})
 	require.ErrorIs(t, err, comm.Aborted)

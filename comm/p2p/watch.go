@@ -47,6 +47,9 @@ func (w *world) watch() {
 		case err := <-got:
 			if ctx.Err() == nil {
 				w.kill(err)
+				if open := s.open.Load(); open != nil {
+					open.Abort(err)
+				}
 			}
 		case <-w.dead:
 			cancel()
