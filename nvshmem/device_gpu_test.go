@@ -21,7 +21,7 @@ type putParams struct {
 
 // TestDeviceInitiated launches a kernel on each of four PEs that puts into its right neighbour's memory, with a signal.
 func TestDeviceInitiated(t *testing.T) {
-	pe, _ := start(t, 4, 80*time.Second)
+	pe, _ := start(t, 4, 0, 80*time.Second)
 	if pe == nil {
 		return
 	}

@@ -2,7 +2,10 @@ package nvshmem_test
 
 import (
 	"context"
+	"errors"
+	"os"
 	"regexp"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,12 +21,12 @@ import (
 )
 
 // start runs the test in processes on one GPU; in each of them it returns its PE.
-func start(t *testing.T, processes int, timeout time.Duration) (*nvshmem.PE, *rendezvous.Client) {
+func start(t *testing.T, processes, dies int, timeout time.Duration) (*nvshmem.PE, *rendezvous.Client) {
 	if !proctest.Child() {
 		gputest.Device(t)
 		gputest.Library(t, nvshmem.Init())
 	}
-	store, r := proctest.Run(t, proctest.Config{Processes: processes, Timeout: timeout})
+	store, r := proctest.Run(t, proctest.Config{Processes: processes, Timeout: timeout, Dies: dies})
 	if r != nil {
 		for i, out := range r.Output {
 			for _, m := range regexp.MustCompile(`measured: .*`).FindAllString(out, -1) {
@@ -43,7 +46,7 @@ func start(t *testing.T, processes int, timeout time.Duration) (*nvshmem.PE, *re
 
 // TestPEs calls what the library allows where PEs share a GPU, and what it does not.
 func TestPEs(t *testing.T) {
-	pe, _ := start(t, 8, 90*time.Second)
+	pe, _ := start(t, 8, 0, 90*time.Second)
 	if pe == nil {
 		return
 	}
@@ -154,16 +157,50 @@ func refused(t *testing.T, pe *nvshmem.PE, s *cuda.Stream, words, dst, src uintp
 func TestKernelsOverHeap(t *testing.T) {
 	for _, processes := range []int{2, 8} {
 		t.Run(map[int]string{2: "Two", 8: "Eight"}[processes], func(t *testing.T) {
-			pe, store := start(t, processes, 100*time.Second)
+			pe, store := start(t, processes, 0, 100*time.Second)
 			if pe == nil {
 				return
 			}
-			w, err := p2p.Open(t.Context(), p2p.Config{Devices: []comm.Device{{Kind: comm.CUDA}}, FirstRank: pe.Rank(), Size: pe.Size(), Store: store,
-				Memory: pe, Workspace: 128 << 20, Timeout: 30 * time.Second})
-			require.NoError(t, err)
-			t.Log("measured: " + proctest.World(t, w, 60))
+			w := overHeap(t, pe, store)
+			t.Log("measured: " + proctest.World(t, w, 100))
 			require.NoError(t, w.Close(t.Context()))
 			require.NoError(t, pe.Close(context.Background()))
 		})
 	}
+}
+
+// overHeap opens the world of p2p's kernels over NVSHMEM's heap.
+func overHeap(t *testing.T, pe *nvshmem.PE, store *rendezvous.Client) *comm.World {
+	w, err := p2p.Open(t.Context(), p2p.Config{Devices: []comm.Device{{Kind: comm.CUDA}}, FirstRank: pe.Rank(), Size: pe.Size(), Store: store,
+		Memory: pe, Workspace: 128 << 20, Timeout: 20 * time.Second})
+	require.NoError(t, err)
+	return w
+}
+
+// TestHeapKilled kills one of three processes: the others hear of it, and close without it.
+func TestHeapKilled(t *testing.T) {
+	pe, store := start(t, 3, 1, 60*time.Second)
+	if pe == nil {
+		return
+	}
+	w := overHeap(t, pe, store)
+	c := w.Local()[0]
+	require.NoError(t, c.Barrier(comm.Stream{}))
+	require.NoError(t, c.Wait(t.Context(), comm.Stream{}))
+	if pe.Rank() == 1 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	begin := time.Now()
+	err := w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
+		return errors.Join(c.Barrier(comm.Stream{}), c.Wait(ctx, comm.Stream{}))
+	})
+	t.Logf("measured: after %v: %v", time.Since(begin).Round(time.Millisecond), err)
+	require.Error(t, err)
+	require.ErrorContains(t, err, "rank 1")
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = w.Close(ended) // it may say that the world is dead
+	require.NoError(t, pe.Close(ended))
+	require.Less(t, time.Since(begin), 10*time.Second)
 }
