@@ -167,8 +167,12 @@ func TestLogprobJSON(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(`{"prompt":[[1,2],[3]],"n":2,"logprobs":5,"echo":true,"stop":["a"],"stream":true,"stream_options":{"include_usage":true}}`)
 	f.Add(`{"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],"logit_bias":{"1":2}}`)
+	f.Add(`{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":1}"}}]}],"tools":[{"type":"function","function":{"name":"f"}}]}`)
 	f.Add(`{"prompt":"x","seed":1e3,"best_of":null}`)
 	f.Fuzz(func(t *testing.T, body string) {
+		if q, err := ParseTokenize([]byte(body), limits); err == nil && q == nil {
+			t.Fatal("no request and no error")
+		}
 		for _, parse := range []func([]byte, Limits) (*Completion, *Error){ParseCompletion, ParseChat} {
 			c, err := parse([]byte(body), limits)
 			if (c == nil) == (err == nil) {
@@ -189,6 +193,11 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 			if c.Chat != nil {
+				for _, tool := range c.Chat.Tools {
+					if !json.Valid(tool) {
+						t.Fatalf("tool %s", tool)
+					}
+				}
 				for _, m := range c.Chat.Messages {
 					if !json.Valid(m) {
 						t.Fatalf("message %s", m)

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"slices"
@@ -55,42 +54,47 @@ func (f *fields) chat() *Chat {
 
 // message checks a message and makes one text of its parts.
 func (f *fields) message(i int, raw json.RawMessage) json.RawMessage {
-	var m struct {
-		Role    string
-		Content json.RawMessage
+	m, bad := newFields(raw) // names count to the letter, as for the template
+	role := ""
+	if bad == nil {
+		role = m.string("role")
 	}
-	if json.Unmarshal(raw, &m) != nil || !slices.Contains(roles, m.Role) {
+	if bad != nil || m.err != nil || !slices.Contains(roles, role) {
 		f.fail("messages", "message %d must be an object whose role is one of %q", i, roles)
 		return raw
 	}
-	if m.Role == "assistant" {
+	if role == "assistant" {
 		raw = f.history(i, raw)
 	}
-	content := bytes.TrimSpace(m.Content)
+	content, ok := m.take("content")
 	switch {
-	case len(content) == 0 || string(content) == "null":
-		if m.Role != "assistant" {
+	case !ok:
+		if role != "assistant" {
 			f.fail("messages", "message %d has no content", i)
 		}
 		return replaceMember(raw, "content", `""`)
 	case content[0] == '"':
 		return raw
 	}
-	var parts []struct {
-		Type string
-		Text *string
-	}
+	var parts []json.RawMessage
 	if json.Unmarshal(content, &parts) != nil {
 		f.fail("messages", "message %d: content must be a string or a list of parts", i)
 		return raw
 	}
 	texts := make([]string, len(parts))
-	for j, p := range parts {
-		if p.Type != "text" || p.Text == nil {
-			f.fail("messages", "message %d: part %d has type %q; only text is supported", i, j, p.Type)
+	for j, raw := range parts {
+		p, bad := newFields(raw)
+		if bad != nil {
+			f.fail("messages", "message %d: part %d is no object", i, j)
 			return raw
 		}
-		texts[j] = *p.Text
+		kind := p.string("type")
+		_, ok := p.raw["text"]
+		texts[j] = p.string("text")
+		if kind != "text" || !ok || p.err != nil {
+			f.fail("messages", "message %d: part %d has type %q; only text is supported", i, j, kind)
+			return raw
+		}
 	}
 	joined, err := json.Marshal(strings.Join(texts, "\n"))
 	if err != nil {

@@ -64,6 +64,20 @@ func (f *fields) string(name string) (s string) {
 	return s
 }
 
+// object reads a member that is an object; the empty one if it is absent.
+func (f *fields) object(name string) *fields {
+	raw, ok := f.take(name)
+	if !ok {
+		return &fields{}
+	}
+	o, bad := newFields(raw)
+	if bad != nil {
+		f.fail(name, "%s must be an object", name)
+		return &fields{}
+	}
+	return o
+}
+
 func (f *fields) bool(name string, absent bool) bool {
 	v := absent
 	if raw, ok := f.take(name); ok && json.Unmarshal(raw, &v) != nil {

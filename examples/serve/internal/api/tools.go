@@ -12,11 +12,8 @@ func (f *fields) tools(c *Chat) {
 		f.fail("tools", "tools must be a list")
 	}
 	for i, raw := range c.Tools {
-		var t struct {
-			Type     string
-			Function struct{ Name string }
-		}
-		if json.Unmarshal(raw, &t) != nil || t.Type != "function" || t.Function.Name == "" {
+		t, bad := newFields(raw)
+		if bad != nil || t.string("type") != "function" || t.object("function").string("name") == "" || t.err != nil {
 			f.fail("tools", "tool %d must be {\"type\": \"function\", \"function\": {\"name\": ...}}, not %s", i, clip(raw))
 		}
 	}
@@ -39,45 +36,59 @@ func (f *fields) tools(c *Chat) {
 // history makes objects of the arguments of the calls in an earlier answer: clients send them as strings of JSON, and templates
 // write them as JSON.
 func (f *fields) history(i int, raw json.RawMessage) json.RawMessage {
-	var m struct {
-		Calls []json.RawMessage `json:"tool_calls"`
-	}
-	if json.Unmarshal(raw, &m) != nil {
+	m, _ := newFields(raw) // the caller has looked
+	list, ok := m.take("tool_calls")
+	var calls []json.RawMessage
+	if ok && json.Unmarshal(list, &calls) != nil {
 		f.fail("messages", "message %d: tool_calls must be a list", i)
+	}
+	if len(calls) == 0 {
 		return raw
 	}
-	if len(m.Calls) == 0 {
-		return raw
-	}
-	for k, call := range m.Calls {
-		var c struct{ Function json.RawMessage }
-		var function struct {
-			Name      string
-			Arguments json.RawMessage
+	for k, call := range calls {
+		c, bad := newFields(call)
+		var function json.RawMessage
+		if bad == nil {
+			function = c.raw["function"]
 		}
-		if json.Unmarshal(call, &c) != nil || json.Unmarshal(c.Function, &function) != nil || function.Name == "" {
+		name, given, ok := parseFunction(function)
+		if !ok || name == "" {
 			f.fail("messages", "message %d: tool call %d must be {\"function\": {\"name\": ..., \"arguments\": ...}}", i, k)
 			return raw
 		}
-		args := string(bytes.TrimSpace(function.Arguments))
-		if json.Unmarshal(function.Arguments, &args) == nil {
+		args := string(given)
+		if json.Unmarshal(given, &args) == nil {
 			args = strings.TrimSpace(args)
 		}
-		if args == "" || args == "null" {
+		if args == "" {
 			args = "{}"
 		}
 		var object map[string]json.RawMessage
-		if json.Unmarshal([]byte(args), &object) != nil {
+		if json.Unmarshal([]byte(args), &object) != nil || object == nil {
 			f.fail("messages", "message %d: the arguments of tool call %d are no JSON object: %s", i, k, clip([]byte(args)))
 			return raw
 		}
-		m.Calls[k] = replaceMember(call, "function", string(replaceMember(c.Function, "arguments", args)))
+		calls[k] = replaceMember(call, "function", string(replaceMember(function, "arguments", args)))
 	}
-	list, err := json.Marshal(m.Calls)
+	list, err := json.Marshal(calls)
 	if err != nil {
 		f.fail("messages", "message %d: %v", i, err)
 	}
 	return replaceMember(raw, "tool_calls", string(list))
+}
+
+// parseFunction reads the function of a call; args are null, a string, or what was sent instead.
+func parseFunction(raw json.RawMessage) (name string, args json.RawMessage, ok bool) {
+	m, bad := newFields(raw)
+	if bad != nil {
+		return "", nil, false
+	}
+	name = m.string("name")
+	args, _ = m.take("arguments")
+	if string(args) == "null" {
+		args = nil
+	}
+	return name, args, m.err == nil
 }
 
 // replaceMember sets a member of an object, in its place or else at the end.

@@ -37,6 +37,34 @@ func TestTools(t *testing.T) {
 	}
 }
 
+// Names of members count to the letter: what a template would not see does not make a message, a part, a tool or a call.
+func TestNamesToTheLetter(t *testing.T) {
+	for body, text := range map[string]string{
+		`{"messages":[{"Role":"user","content":"x"}]}`:                                                            "role",
+		`{"messages":[{"role":"alien","Role":"user","content":"x"}]}`:                                             "role",
+		`{"messages":[{"role":"user","CONTENT":"x"}]}`:                                                            "no content",
+		`{"messages":[{"role":"user","content":[{"type":"image_url"}],"Content":"x"}]}`:                           "only text",
+		`{"messages":[{"role":"user","content":[{"Type":"text","text":"x"}]}]}`:                                   "only text",
+		`{"messages":[{"role":"user","content":[{"type":"text","TEXT":"x"}]}]}`:                                   "only text",
+		`{"messages":[{"role":"user","content":[5]}]}`:                                                            "no object",
+		`{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","Function":{"name":"f"}}]}`:      "tool 0",
+		`{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"Name":"f"}}]}`:      "tool 0",
+		`{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":"f"}]}`:               "tool 0",
+		`{"messages":[{"role":"assistant","tool_calls":[{"function":{"NAME":"f"}}]}]}`:                            "tool call 0",
+		`{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"null"}}]}]}`:         "arguments",
+		`{"Messages":[{"role":"user","content":"x"}]}`:                                                            "messages",
+		`{"messages":[{"role":"user","content":"x"}],"stream":true,"stream_options":{"Include_Usage":true}}`:      "stream_options",
+		`{"messages":[{"role":5,"content":"x"}]}`:                                                                 "role",
+		`{"messages":[{"role":"user","content":[{"type":"text","text":5}]}]}`:                                     "only text",
+		`{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{}","name":""}}]}]}`: "tool call 0",
+	} {
+		_, err := ParseChat([]byte(body), limits)
+		require.NotNil(t, err, body)
+		require.Equal(t, 400, err.Status)
+		require.Contains(t, err.Message, text, body)
+	}
+}
+
 // Arguments of earlier calls come as text and reach the template as objects, with everything else in its order.
 func TestToolHistory(t *testing.T) {
 	message := func(arguments string) string {
