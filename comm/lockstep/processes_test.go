@@ -133,7 +133,7 @@ func TestProcessesDisagree(t *testing.T) {
 // A process that does not come, one that fails, and one with another number of ranks.
 func TestProcessesFail(t *testing.T) {
 	start := time.Now()
-	errs := together(t, join(t, 2), 2, Config{Timeout: 500 * time.Millisecond}, func(ctx context.Context, rank int, l *Lockstep) error {
+	errs := together(t, join(t, 2), 2, Config{Timeout: time.Second}, func(ctx context.Context, rank int, l *Lockstep) error {
 		if rank >= 2 {
 			return nil
 		}

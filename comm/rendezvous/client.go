@@ -130,7 +130,7 @@ func (c *Client) call(ctx context.Context, k kind, op string, q *request) ([][]b
 	if deadline, ok := ctx.Deadline(); ok && k != kindAdd {
 		// The server's clock ends a little before ours, so that its answer, which names who is missing, still comes.
 		left := time.Until(deadline)
-		q.number = int64(max(left-min(left/8, 250*time.Millisecond), 1))
+		q.number = int64(max(left-min(left/4, 500*time.Millisecond), 1))
 	}
 	id, ch, err := c.start()
 	if err == nil {

@@ -168,7 +168,7 @@ func TestProcessNeverStarts(t *testing.T) {
 	start := time.Now()
 	for _, rank := range []int{0, 1, 3} {
 		wg.Go(func() {
-			_, err := Join(within(t, time.Second), Job{Rank: rank, Size: 4, Address: addr, Token: "t"}, Config{Log: quiet})
+			_, err := Join(within(t, 2*time.Second), Job{Rank: rank, Size: 4, Address: addr, Token: "t"}, Config{Log: quiet})
 			require.Error(t, err)
 			require.True(t, errors.Is(err, comm.Timeout) || errors.Is(err, comm.Remote), "%v", err)
 			require.ErrorContains(t, err, "not all processes of the job have started: waited for rank 2")
