@@ -172,7 +172,11 @@ func (r *report) environment() {
 		if k.Values != nil {
 			doc += " (" + strings.Join(k.Values, ", ") + ")"
 		}
-		r.Env = append(r.Env, variable{k.Name, os.Getenv(k.Name), doc})
+		value := os.Getenv(k.Name)
+		if k.Name == "WEFT_TOKEN" && value != "" {
+			value = "(a secret)" // reports are shown to others
+		}
+		r.Env = append(r.Env, variable{k.Name, value, doc})
 	}
 	for _, v := range foreign {
 		v.Value = os.Getenv(v.Name)
