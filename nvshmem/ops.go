@@ -44,11 +44,11 @@ const (
 func (p *PE) call(what string, number int, args ...uint64) error {
 	var a [8]uint64
 	copy(a[:], args)
-	code := 0
-	if err := p.wait(context.Background(), what, func() { code = run(p.dev.Context(), number, &a) }); err != nil {
+	if err := p.enter(context.Background(), what); err != nil {
 		return err
 	}
-	return codeError(what, code)
+	defer p.leave()
+	return codeError(what, run(p.dev.Context(), number, &a))
 }
 
 func codeError(what string, code int) error {
@@ -102,9 +102,11 @@ func (p *PE) Ptr(addr uintptr, pe int) (uintptr, error) {
 	if err := p.pe("ptr", pe); err != nil {
 		return 0, err
 	}
-	var got uintptr
-	err := p.wait(context.Background(), "ptr", func() { got = ptr(p.dev.Context(), addr, pe) })
-	return got, err
+	if err := p.enter(context.Background(), "ptr"); err != nil {
+		return 0, err
+	}
+	defer p.leave()
+	return ptr(p.dev.Context(), addr, pe), nil
 }
 
 // Put enqueues a copy of bytes from src, memory of this PE's GPU, to dst, symmetric memory of pe by its address here.

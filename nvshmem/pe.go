@@ -128,27 +128,43 @@ func (p *PE) bounded(ctx context.Context) (context.Context, context.CancelFunc) 
 	return context.WithTimeout(ctx, p.cfg.Timeout)
 }
 
-// wait runs a call that may wait for other PEs, when no other is in the library. When ctx ends first the PE is broken: the
-// thread stays in the call.
-func (p *PE) wait(ctx context.Context, what string, call func()) error {
+// enter waits for this goroutine's turn in the library, and takes it.
+func (p *PE) enter(ctx context.Context, what string) error {
 	if e := p.broken.Load(); e != nil {
 		return e
 	}
-	ctx, cancel := p.bounded(ctx)
-	defer cancel()
 	select {
 	case <-p.turn:
-	case <-ctx.Done():
-		return p.late(ctx, what+": another call is in the library")
+	default:
+		ctx, cancel := p.bounded(ctx)
+		defer cancel()
+		select {
+		case <-p.turn:
+		case <-ctx.Done():
+			return p.late(ctx, what+": another call is in the library")
+		}
 	}
 	if p.closed {
-		p.turn <- struct{}{}
+		p.leave()
 		return errorf(comm.Invalid, "%s: the PE is closed", what)
+	}
+	return nil
+}
+
+// leave ends the turn.
+func (p *PE) leave() { p.turn <- struct{}{} }
+
+// wait runs a call that may wait for other PEs. When ctx ends first the PE is broken: the thread stays in the call.
+func (p *PE) wait(ctx context.Context, what string, call func()) error {
+	ctx, cancel := p.bounded(ctx)
+	defer cancel()
+	if err := p.enter(ctx, what); err != nil {
+		return err
 	}
 	done := make(chan struct{})
 	go func() {
 		call()
-		p.turn <- struct{}{}
+		p.leave()
 		close(done)
 	}()
 	select {
