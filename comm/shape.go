@@ -1,6 +1,9 @@
 package comm
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // shape is the last valid call of one kind: what validation and drivers read of it. Most programs repeat their calls, and a
 // call that differs from the last in its addresses only needs no second look at the rest.
@@ -14,6 +17,8 @@ type shape struct {
 	sendHost, recvHost     bool
 	sendCounts, recvCounts []int
 	rule                   rowRule
+	took                   time.Duration // by the last call that was timed, but for its wait
+	skip                   int           // calls that are not timed
 }
 
 // check validates op and sets op.Shape.
@@ -58,7 +63,7 @@ func sameView(a, b *Buffer) bool {
 
 // remember makes a valid op the shape that the next call is compared with. Counts on the device are not the host's to compare.
 func (c *Comm) remember(k *shape, op *Op, p *Part) {
-	k.id = 0
+	k.id, k.skip = 0, 0
 	if op.Kind == AllGatherV || op.Kind == ReduceScatterV || op.Kind == AllToAllV {
 		if !op.Send.isHost || op.Kind == AllToAllV && !op.Recv.isHost {
 			return

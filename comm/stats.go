@@ -13,7 +13,7 @@ type Count struct {
 	Calls     int64
 	Launches  int64         // kernel launches, or calls that the CPU driver ran
 	SentBytes int64         // bytes this rank's work moved between two different ranks
-	Time      time.Duration // in the call: on the CPU the whole operation, on a GPU the enqueue
+	Time      time.Duration // in the call: on the CPU the whole operation, on a GPU the enqueue; of calls below a microsecond a sample
 	Wait      time.Duration // of Time, waiting for other ranks (CPU driver)
 }
 

@@ -106,15 +106,15 @@ func BenchmarkSmall(b *testing.B) {
 		for _, ranks := range []int{1, 2} {
 			for _, bytes := range []int{8, 512, 1024, 2048, 4096} {
 				b.Run(fmt.Sprintf("%v/%dranks/%dB", kind, ranks, bytes), func(b *testing.B) {
-					onAll(b, ranks, func(c *comm.Comm) func() error { return narrow8(c, kind, bytes) })
+					onAll(b, ranks, func(c *comm.Comm) func() error { return smallCall(c, kind, bytes) })
 				})
 			}
 		}
 	}
 }
 
-// narrow8 is a call whose largest buffer has that many bytes in rows of one float.
-func narrow8(c *comm.Comm, kind comm.OpKind, bytes int) func() error {
+// smallCall is a call whose largest buffer has that many bytes in rows of one float.
+func smallCall(c *comm.Comm, kind comm.OpKind, bytes int) func() error {
 	rows := bytes / 4
 	counts := make([]int, c.Size())
 	for i := range counts {
