@@ -23,7 +23,9 @@ func Host(n []int) Counts { return Counts{host: n, isHost: true} }
 // receive counts have all int32 [1, size], filled with the rows from each rank (own is not used).
 // max is the most rows of one entry; a destination must hold size x max rows, though only the sum of the counts is
 // written, without gaps, in rank order. An own count outside [0, max] is an error of the call on every rank.
-func OnDevice(own, all Buffer, max int) Counts { return Counts{own: own, all: all, max: max, isDevice: true} }
+func OnDevice(own, all Buffer, max int) Counts {
+	return Counts{own: own, all: all, max: max, isDevice: true}
+}
 
 // Host returns the counts if the host knows them.
 func (c Counts) Host() (n []int, ok bool) { return c.host, c.isHost }
