@@ -157,20 +157,23 @@ func TestOpenAI(t *testing.T) {
 		require.Equal(t, 400, known.StatusCode)
 		require.Equal(t, "tools", known.Param)
 	})
-	t.Run("errors", func(t *testing.T) {
-		_, err := c.Completions.New(ctx, openai.CompletionNewParams{Model: "other", Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("x")}})
-		var known *openai.Error
-		require.True(t, errors.As(err, &known))
-		require.Equal(t, 404, known.StatusCode)
-		require.Equal(t, "NotFoundError", known.Type)
-		require.Contains(t, known.Message, "other")
-		_, err = c.Completions.New(ctx, openai.CompletionNewParams{Model: openai.CompletionNewParamsModel(model), N: param.NewOpt(int64(0)),
-			Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("x")}})
-		require.True(t, errors.As(err, &known))
-		require.Equal(t, 400, known.StatusCode)
-		require.Equal(t, "n", known.Param)
-		_, err = c.Models.List(ctx, option.WithAPIKey("wrong"))
-		require.True(t, errors.As(err, &known))
-		require.Equal(t, 401, known.StatusCode)
-	})
+	t.Run("errors", func(t *testing.T) { refused(ctx, t, c, model) })
+}
+
+// refused asks for what the server refuses and looks at what the client makes of it.
+func refused(ctx context.Context, t *testing.T, c openai.Client, model string) {
+	_, err := c.Completions.New(ctx, openai.CompletionNewParams{Model: "other", Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("x")}})
+	var known *openai.Error
+	require.True(t, errors.As(err, &known))
+	require.Equal(t, 404, known.StatusCode)
+	require.Equal(t, "NotFoundError", known.Type)
+	require.Contains(t, known.Message, "other")
+	_, err = c.Completions.New(ctx, openai.CompletionNewParams{Model: openai.CompletionNewParamsModel(model), N: param.NewOpt(int64(0)),
+		Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("x")}})
+	require.True(t, errors.As(err, &known))
+	require.Equal(t, 400, known.StatusCode)
+	require.Equal(t, "n", known.Param)
+	_, err = c.Models.List(ctx, option.WithAPIKey("wrong"))
+	require.True(t, errors.As(err, &known))
+	require.Equal(t, 401, known.StatusCode)
 }
