@@ -37,16 +37,40 @@ func World(t *testing.T, w *comm.World, cases int) string {
 		region(ctx, tb, c)
 		groups(ctx, tb, c)
 	})
-	const barriers = 10
-	begin := time.Now()
-	commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
-		for range barriers {
+	line := fmt.Sprintf("%d ranks, %d here: %d cases of commtest in %v, all else in %v", size, len(w.Local()), ran,
+		took.Round(time.Millisecond), time.Since(start).Round(time.Millisecond)-took.Round(time.Millisecond))
+	return line + times(t, w)
+}
+
+// times measures a barrier and all-reduces of fp32, in a row without a wait of the host between them.
+func times(t *testing.T, w *comm.World) (line string) {
+	const rounds = 10
+	measure := func(name string, elements int, call func(c *comm.Comm, b comm.Buffer) error) {
+		var took time.Duration
+		commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
+			b, err := comm.Alloc(c, dtype.F32, 1, elements)
+			require.NoError(tb, err)
 			require.NoError(tb, c.Barrier(comm.Stream{}))
-		}
-		require.NoError(tb, c.Wait(ctx, comm.Stream{}))
-	})
-	return fmt.Sprintf("%d ranks, %d here: %d cases of commtest in %v, all else in %v, a barrier %v", size, len(w.Local()), ran,
-		took.Round(time.Millisecond), time.Since(start).Round(time.Millisecond)-took.Round(time.Millisecond), (time.Since(begin) / barriers).Round(time.Microsecond))
+			require.NoError(tb, c.Wait(ctx, comm.Stream{}))
+			start := time.Now()
+			for range rounds {
+				require.NoError(tb, call(c, b))
+			}
+			require.NoError(tb, c.Wait(ctx, comm.Stream{}))
+			if c == w.Local()[0] {
+				took = time.Since(start) / rounds
+			}
+			require.NoError(tb, comm.Free(c, b))
+		})
+		line += fmt.Sprintf("; %s %.2f ms", name, took.Seconds()*1e3)
+	}
+	measure("barrier", 1, func(c *comm.Comm, _ comm.Buffer) error { return c.Barrier(comm.Stream{}) })
+	for _, bytes := range []int{4 << 10, 4 << 20, 16 << 20} {
+		measure(fmt.Sprintf("all_reduce of %d KiB", bytes>>10), bytes/4, func(c *comm.Comm, b comm.Buffer) error {
+			return c.AllReduce(comm.Stream{}, b, b, comm.Sum)
+		})
+	}
+	return line
 }
 
 // values are numbers whose sum depends on the order of adding.
