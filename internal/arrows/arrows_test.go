@@ -45,6 +45,7 @@ var layers = map[string]int{
 	"comm/local":       3,
 	"comm/lockstep":    3,
 	"comm/rendezvous":  2,
+	"comm/nodes":       3,
 	"comm/p2p":         4,
 	"nccl":             4,
 	"nvls":             4,
