@@ -24,13 +24,13 @@ mkdir -p "$out"
 status=0
 for what in ${TOOLS:-memcheck racecheck synccheck}; do
 	log=$out/$what.log
-	start=$(date +%s.%N)
+	start=$SECONDS
 	timeout -k 5 "${LIMIT:-40}" "$tool" --tool "$what" --report-api-errors no --print-limit 20 \
 		"$binary" -test.v -test.run "${FILTER:-^TestSanitized\$}" >"$log" 2>&1
 	rc=$?
 	errors=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p; s/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | tail -1)
-	printf '%-9s rc %s, %s errors, %s tests passed, %s failed, %.1f s\n' "$what" "$rc" "${errors:-no count of}" \
-		"$(grep -c -- '--- PASS' "$log")" "$(grep -c -- '--- FAIL' "$log")" "$(echo "$(date +%s.%N) - $start" | bc)"
+	printf '%-9s rc %s, %s errors, %s tests passed, %s failed, %s s\n' "$what" "$rc" "${errors:-no count of}" \
+		"$(grep -c -- '--- PASS' "$log")" "$(grep -c -- '--- FAIL' "$log")" $((SECONDS - start))
 	[ "$rc" = 0 ] && [ "${errors:-1}" = 0 ] || status=1
 done
 exit $status

@@ -15,15 +15,27 @@ import (
 	"github.com/weftgo/weft/dtype"
 )
 
-// TestSanitized is what benchmarks/gpu/sanitize.sh runs under compute-sanitizer: every kernel, small, with deadlines that a
-// program which runs a hundred times slower still meets. WEFT_SANITIZE_ROUNDS is how many random calls it makes.
+// TestSanitized is what benchmarks/gpu/sanitize.sh runs under compute-sanitizer: every kernel, small, by a rank alone and by ranks
+// that wait for each other, with deadlines that a program which runs a hundred times slower still meets. WEFT_SANITIZE_ROUNDS is
+// how many random calls it makes, WEFT_SANITIZE_TIMEOUT the deadline.
 func TestSanitized(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("WEFT_SANITIZE_ROUNDS"))
 	if err != nil {
 		rounds = 12
 	}
-	t.Run("pointers", func(t *testing.T) { callersPointers(t, 3, rounds, time.Minute) })
-	t.Run("kernels", func(t *testing.T) { everyKernel(t, openWorld(t, 2, time.Minute)) })
+	timeout, err := time.ParseDuration(os.Getenv("WEFT_SANITIZE_TIMEOUT"))
+	if err != nil {
+		timeout = time.Minute
+	}
+	for _, ranks := range []int{1, 3} {
+		t.Run([]string{1: "alone", 3: "together"}[ranks], func(t *testing.T) {
+			start := time.Now()
+			everyKernel(t, openWorld(t, min(ranks, 2), timeout))
+			t.Logf("RESULT every kernel, %d ranks: %v", min(ranks, 2), time.Since(start).Round(time.Millisecond))
+			callersPointers(t, ranks, rounds, timeout)
+			t.Logf("RESULT and %d random calls of %d ranks: %v", rounds, ranks, time.Since(start).Round(time.Millisecond))
+		})
+	}
 }
 
 // everyKernel uses what random calls on callers' memory leave out: small and large sums, counts on the device, messages, groups,
@@ -34,22 +46,24 @@ func everyKernel(t *testing.T, w *comm.World) {
 		s := comm.Stream{}
 		for _, typ := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F8E4M3, dtype.I64} {
 			for _, cols := range []int{64, 4097} {
-				a, b := must(tb, c, typ, 8, cols), must(tb, c, typ, 8, cols)
+				a, b := must(tb, c, typ, 4*c.Size(), cols), must(tb, c, typ, 4*c.Size(), cols)
 				require.NoError(tb, errors.Join(c.AllReduce(s, b.Slice(0, 1), a.Slice(0, 1), comm.Sum), c.AllReduce(s, b, a, comm.Sum),
 					c.AllReduce(s, b, a, comm.Min), c.AllGather(s, b, a.Slice(0, 4)), c.ReduceScatter(s, b.Slice(0, 4), a, comm.Sum)))
 				require.NoError(tb, c.Wait(ctx, s), "%v", typ)
 			}
 		}
 		x, y := must(tb, c, dtype.BF16, 16, 40), must(tb, c, dtype.BF16, 32, 40)
-		own, all := must(tb, c, dtype.I32, 1, 2), must(tb, c, dtype.I32, 1, 2)
-		require.NoError(tb, comm.Copy(c, s, own, comm.Of([]int32{3, 1}, 2)))
+		own, all := must(tb, c, dtype.I32, 1, c.Size()), must(tb, c, dtype.I32, 1, c.Size())
+		require.NoError(tb, comm.Copy(c, s, own, comm.Of([]int32{3, 1}[:c.Size()], c.Size())))
 		n := comm.OnDevice(own.Columns(0, 1), all, 16)
 		part := comm.Part{Dst: y, Src: x}
 		require.NoError(tb, errors.Join(c.AllGatherV(s, n, part), c.ReduceScatterV(s, n, comm.Sum, comm.Part{Dst: x, Src: y}),
 			c.AllToAllV(s, comm.OnDevice(own, comm.Buffer{}, 16), comm.OnDevice(comm.Buffer{}, all, 16), part)))
-		if c.Rank() == 0 {
+		switch {
+		case c.Size() == 1:
+		case c.Rank() == 0:
 			require.NoError(tb, errors.Join(c.Send(s, x, 1), c.Recv(s, y.Slice(0, 16), 1)))
-		} else {
+		default:
 			require.NoError(tb, errors.Join(c.Recv(s, y.Slice(0, 16), 0), c.Send(s, x, 0)))
 		}
 		require.NoError(tb, c.Wait(ctx, s))
