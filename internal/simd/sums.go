@@ -8,8 +8,8 @@ import (
 
 //go:generate go -C ../tools run ./asm -kind sums -out ../simd/sums_amd64.s -stubs ../simd/sums_amd64.go -pkg simd
 
-// streamAlign is the alignment in bytes that stores past the caches need.
-const streamAlign = 32
+// streamAlign is the alignment in bytes that stores past the caches need at either width.
+const streamAlign = 64
 
 // SumAll is [SumInto] with several equal results: every dsts[k][i] becomes the sum, which is taken once. Dsts and srcs have one
 // length; a dst may be one of the srcs. If stream is set and the processor can, results go to memory past the caches, which pays
@@ -21,8 +21,7 @@ func SumAll(dsts, srcs [][]float32, stream bool) {
 	}
 	done := 0
 	if current != Go && len(srcs) > 0 {
-		const lanes = 8
-		done = n / lanes * lanes
+		done = whole(4*n) / 4
 		reading(srcs...)
 		for _, d := range dsts {
 			writing(d)
@@ -48,7 +47,7 @@ func SumAllBF16(dsts, srcs [][]uint16, stream bool) {
 	}
 	done := 0
 	if current != Go && len(srcs) > 0 {
-		done = n / sumAllBF16Lanes() * sumAllBF16Lanes()
+		done = whole(2*n) / 2
 		reading(srcs...)
 		for _, d := range dsts {
 			writing(d)
@@ -75,11 +74,7 @@ func SumAllBytes(dsts, srcs [][]byte, halves, stream bool) {
 	}
 	done := 0
 	if current != Go && len(srcs) > 0 {
-		step := 32 // bytes of the smallest step of a kernel
-		if halves {
-			step = 2 * sumAllBF16Lanes()
-		}
-		if done = size / step * step; done > 0 {
+		if done = whole(size); done > 0 {
 			reportBytes(dsts, srcs, done)
 			stream = stream && streamable(dsts)
 			if halves {
@@ -111,6 +106,12 @@ func SumAllBytes(dsts, srcs [][]byte, halves, stream bool) {
 			*(*float32)(unsafe.Pointer(&d[i])) = acc
 		}
 	}
+}
+
+// whole is what a kernel does of size bytes.
+func whole(size int) int {
+	step := sumAllBytesStep()
+	return size / step * step
 }
 
 // arrays gives byte arrays another type. Their lengths are then wrong: the assembly is told the number of elements.

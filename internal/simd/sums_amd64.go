@@ -9,6 +9,9 @@ func sumAllAVX2(dsts *[]float32, numDsts int, srcs *[]float32, numSrcs int, n in
 func sumAllBF16AVX2(dsts *[]uint16, numDsts int, srcs *[]uint16, numSrcs int, n int)
 
 //go:noescape
+func sumAllAVX512(dsts *[]float32, numDsts int, srcs *[]float32, numSrcs int, n int)
+
+//go:noescape
 func sumAllBF16AVX512(dsts *[]uint16, numDsts int, srcs *[]uint16, numSrcs int, n int)
 
 //go:noescape
@@ -16,6 +19,9 @@ func sumAllStreamAVX2(dsts *[]float32, numDsts int, srcs *[]float32, numSrcs int
 
 //go:noescape
 func sumAllBF16StreamAVX2(dsts *[]uint16, numDsts int, srcs *[]uint16, numSrcs int, n int)
+
+//go:noescape
+func sumAllStreamAVX512(dsts *[]float32, numDsts int, srcs *[]float32, numSrcs int, n int)
 
 //go:noescape
 func sumAllBF16StreamAVX512(dsts *[]uint16, numDsts int, srcs *[]uint16, numSrcs int, n int)

@@ -432,6 +432,137 @@ DATA const00400000<>+56(SB)/4, $0x00400000
 DATA const00400000<>+60(SB)/4, $0x00400000
 GLOBL const00400000<>(SB), RODATA|NOPTR, $64
 
+// func sumAllAVX512(dsts *[]float32, numDsts int, srcs *[]float32, numSrcs int, n int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F
+TEXT ·sumAllAVX512(SB), NOSPLIT, $0-40
+	MOVQ n+32(FP), DX
+	XORQ CX, CX
+	MOVQ DX, R11
+	SUBQ $0x00000080, R11
+	JMP  sumAllAVX512_sum8_check
+
+sumAllAVX512_sum8:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   srcs+16(FP), SI
+	MOVQ   numSrcs+24(FP), R8
+	JMP    sumAllAVX512_sum8_src_rankcheck
+
+sumAllAVX512_sum8_src_rank:
+	MOVQ   (SI), AX
+	VADDPS (AX)(CX*4), Z0, Z0
+	VADDPS 64(AX)(CX*4), Z1, Z1
+	VADDPS 128(AX)(CX*4), Z2, Z2
+	VADDPS 192(AX)(CX*4), Z3, Z3
+	VADDPS 256(AX)(CX*4), Z4, Z4
+	VADDPS 320(AX)(CX*4), Z5, Z5
+	VADDPS 384(AX)(CX*4), Z6, Z6
+	VADDPS 448(AX)(CX*4), Z7, Z7
+	ADDQ   $0x18, SI
+	DECQ   R8
+
+sumAllAVX512_sum8_src_rankcheck:
+	CMPQ R8, $0x00
+	JG   sumAllAVX512_sum8_src_rank
+	MOVQ dsts+0(FP), SI
+	MOVQ numDsts+8(FP), R8
+
+sumAllAVX512_sum8_dst:
+	MOVQ    (SI), AX
+	VMOVUPS Z0, (AX)(CX*4)
+	VMOVUPS Z1, 64(AX)(CX*4)
+	VMOVUPS Z2, 128(AX)(CX*4)
+	VMOVUPS Z3, 192(AX)(CX*4)
+	VMOVUPS Z4, 256(AX)(CX*4)
+	VMOVUPS Z5, 320(AX)(CX*4)
+	VMOVUPS Z6, 384(AX)(CX*4)
+	VMOVUPS Z7, 448(AX)(CX*4)
+	ADDQ    $0x18, SI
+	DECQ    R8
+	JNZ     sumAllAVX512_sum8_dst
+	ADDQ    $0x00000080, CX
+
+sumAllAVX512_sum8_check:
+	CMPQ CX, R11
+	JLE  sumAllAVX512_sum8
+	MOVQ DX, R11
+	SUBQ $0x00000010, R11
+	JMP  sumAllAVX512_sum1_check
+
+sumAllAVX512_sum1:
+	VXORPS Z0, Z0, Z0
+	MOVQ   srcs+16(FP), SI
+	MOVQ   numSrcs+24(FP), R8
+	JMP    sumAllAVX512_sum1_src_rankcheck
+
+sumAllAVX512_sum1_src_rank:
+	MOVQ   (SI), AX
+	VADDPS (AX)(CX*4), Z0, Z0
+	ADDQ   $0x18, SI
+	DECQ   R8
+
+sumAllAVX512_sum1_src_rankcheck:
+	CMPQ R8, $0x00
+	JG   sumAllAVX512_sum1_src_rank
+	MOVQ dsts+0(FP), SI
+	MOVQ numDsts+8(FP), R8
+
+sumAllAVX512_sum1_dst:
+	MOVQ    (SI), AX
+	VMOVUPS Z0, (AX)(CX*4)
+	ADDQ    $0x18, SI
+	DECQ    R8
+	JNZ     sumAllAVX512_sum1_dst
+	ADDQ    $0x00000010, CX
+
+sumAllAVX512_sum1_check:
+	CMPQ   CX, R11
+	JLE    sumAllAVX512_sum1
+	CMPQ   CX, DX
+	JGE    sumAllAVX512_end
+	MOVQ   CX, R11
+	MOVQ   DX, CX
+	SUBQ   R11, CX
+	MOVQ   $0x00000001, BX
+	SHLQ   CL, BX
+	DECQ   BX
+	KMOVD  BX, K2
+	MOVQ   R11, CX
+	VXORPS Z0, Z0, Z0
+	MOVQ   srcs+16(FP), SI
+	MOVQ   numSrcs+24(FP), R8
+	JMP    sumAllAVX512_tail_src_rankcheck
+
+sumAllAVX512_tail_src_rank:
+	MOVQ      (SI), AX
+	VMOVUPS.Z (AX)(CX*4), K2, Z8
+	VADDPS    Z8, Z0, Z0
+	ADDQ      $0x18, SI
+	DECQ      R8
+
+sumAllAVX512_tail_src_rankcheck:
+	CMPQ R8, $0x00
+	JG   sumAllAVX512_tail_src_rank
+	MOVQ dsts+0(FP), SI
+	MOVQ numDsts+8(FP), R8
+
+sumAllAVX512_tail_dst:
+	MOVQ    (SI), AX
+	VMOVUPS Z0, K2, (AX)(CX*4)
+	ADDQ    $0x18, SI
+	DECQ    R8
+	JNZ     sumAllAVX512_tail_dst
+
+sumAllAVX512_end:
+	VZEROUPPER
+	RET
+
 // func sumAllBF16AVX512(dsts *[]uint16, numDsts int, srcs *[]uint16, numSrcs int, n int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F
 TEXT ·sumAllBF16AVX512(SB), NOSPLIT, $0-40
@@ -1122,6 +1253,138 @@ sumAllBF16StreamAVX2_sum1_dst:
 sumAllBF16StreamAVX2_sum1_check:
 	CMPQ CX, R11
 	JLE  sumAllBF16StreamAVX2_sum1
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumAllStreamAVX512(dsts *[]float32, numDsts int, srcs *[]float32, numSrcs int, n int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, MMX+
+TEXT ·sumAllStreamAVX512(SB), NOSPLIT, $0-40
+	MOVQ n+32(FP), DX
+	XORQ CX, CX
+	MOVQ DX, R11
+	SUBQ $0x00000080, R11
+	JMP  sumAllStreamAVX512_sum8_check
+
+sumAllStreamAVX512_sum8:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   srcs+16(FP), SI
+	MOVQ   numSrcs+24(FP), R8
+	JMP    sumAllStreamAVX512_sum8_src_rankcheck
+
+sumAllStreamAVX512_sum8_src_rank:
+	MOVQ   (SI), AX
+	VADDPS (AX)(CX*4), Z0, Z0
+	VADDPS 64(AX)(CX*4), Z1, Z1
+	VADDPS 128(AX)(CX*4), Z2, Z2
+	VADDPS 192(AX)(CX*4), Z3, Z3
+	VADDPS 256(AX)(CX*4), Z4, Z4
+	VADDPS 320(AX)(CX*4), Z5, Z5
+	VADDPS 384(AX)(CX*4), Z6, Z6
+	VADDPS 448(AX)(CX*4), Z7, Z7
+	ADDQ   $0x18, SI
+	DECQ   R8
+
+sumAllStreamAVX512_sum8_src_rankcheck:
+	CMPQ R8, $0x00
+	JG   sumAllStreamAVX512_sum8_src_rank
+	MOVQ dsts+0(FP), SI
+	MOVQ numDsts+8(FP), R8
+
+sumAllStreamAVX512_sum8_dst:
+	MOVQ     (SI), AX
+	VMOVNTPS Z0, (AX)(CX*4)
+	VMOVNTPS Z1, 64(AX)(CX*4)
+	VMOVNTPS Z2, 128(AX)(CX*4)
+	VMOVNTPS Z3, 192(AX)(CX*4)
+	VMOVNTPS Z4, 256(AX)(CX*4)
+	VMOVNTPS Z5, 320(AX)(CX*4)
+	VMOVNTPS Z6, 384(AX)(CX*4)
+	VMOVNTPS Z7, 448(AX)(CX*4)
+	ADDQ     $0x18, SI
+	DECQ     R8
+	JNZ      sumAllStreamAVX512_sum8_dst
+	ADDQ     $0x00000080, CX
+
+sumAllStreamAVX512_sum8_check:
+	CMPQ CX, R11
+	JLE  sumAllStreamAVX512_sum8
+	MOVQ DX, R11
+	SUBQ $0x00000010, R11
+	JMP  sumAllStreamAVX512_sum1_check
+
+sumAllStreamAVX512_sum1:
+	VXORPS Z0, Z0, Z0
+	MOVQ   srcs+16(FP), SI
+	MOVQ   numSrcs+24(FP), R8
+	JMP    sumAllStreamAVX512_sum1_src_rankcheck
+
+sumAllStreamAVX512_sum1_src_rank:
+	MOVQ   (SI), AX
+	VADDPS (AX)(CX*4), Z0, Z0
+	ADDQ   $0x18, SI
+	DECQ   R8
+
+sumAllStreamAVX512_sum1_src_rankcheck:
+	CMPQ R8, $0x00
+	JG   sumAllStreamAVX512_sum1_src_rank
+	MOVQ dsts+0(FP), SI
+	MOVQ numDsts+8(FP), R8
+
+sumAllStreamAVX512_sum1_dst:
+	MOVQ     (SI), AX
+	VMOVNTPS Z0, (AX)(CX*4)
+	ADDQ     $0x18, SI
+	DECQ     R8
+	JNZ      sumAllStreamAVX512_sum1_dst
+	ADDQ     $0x00000010, CX
+
+sumAllStreamAVX512_sum1_check:
+	CMPQ   CX, R11
+	JLE    sumAllStreamAVX512_sum1
+	CMPQ   CX, DX
+	JGE    sumAllStreamAVX512_end
+	MOVQ   CX, R11
+	MOVQ   DX, CX
+	SUBQ   R11, CX
+	MOVQ   $0x00000001, BX
+	SHLQ   CL, BX
+	DECQ   BX
+	KMOVD  BX, K2
+	MOVQ   R11, CX
+	VXORPS Z0, Z0, Z0
+	MOVQ   srcs+16(FP), SI
+	MOVQ   numSrcs+24(FP), R8
+	JMP    sumAllStreamAVX512_tail_src_rankcheck
+
+sumAllStreamAVX512_tail_src_rank:
+	MOVQ      (SI), AX
+	VMOVUPS.Z (AX)(CX*4), K2, Z8
+	VADDPS    Z8, Z0, Z0
+	ADDQ      $0x18, SI
+	DECQ      R8
+
+sumAllStreamAVX512_tail_src_rankcheck:
+	CMPQ R8, $0x00
+	JG   sumAllStreamAVX512_tail_src_rank
+	MOVQ dsts+0(FP), SI
+	MOVQ numDsts+8(FP), R8
+
+sumAllStreamAVX512_tail_dst:
+	MOVQ    (SI), AX
+	VMOVUPS Z0, K2, (AX)(CX*4)
+	ADDQ    $0x18, SI
+	DECQ    R8
+	JNZ     sumAllStreamAVX512_tail_dst
+
+sumAllStreamAVX512_end:
 	SFENCE
 	VZEROUPPER
 	RET

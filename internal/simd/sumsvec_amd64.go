@@ -4,9 +4,14 @@ import "unsafe"
 
 func sumAllVec(dsts, srcs [][]float32, n int, stream bool) {
 	d, s := unsafe.SliceData(dsts), unsafe.SliceData(srcs)
-	if stream {
+	switch {
+	case current == AVX512 && stream:
+		sumAllStreamAVX512(d, len(dsts), s, len(srcs), n)
+	case current == AVX512:
+		sumAllAVX512(d, len(dsts), s, len(srcs), n)
+	case stream:
 		sumAllStreamAVX2(d, len(dsts), s, len(srcs), n)
-	} else {
+	default:
 		sumAllAVX2(d, len(dsts), s, len(srcs), n)
 	}
 }
@@ -25,10 +30,10 @@ func sumAllBF16Vec(dsts, srcs [][]uint16, n int, stream bool) {
 	}
 }
 
-// sumAllBF16Lanes is what the kernel in use takes at once; the twin does the rest.
-func sumAllBF16Lanes() int {
+// sumAllBytesStep is the bytes that the kernel in use takes at once; the twin does the rest.
+func sumAllBytesStep() int {
 	if current == AVX512 {
-		return 1
+		return 1 // it masks what is left
 	}
-	return sumLanes
+	return 32
 }

@@ -9,11 +9,11 @@ import (
 )
 
 // generateSums writes the sums that go to several arrays at once: each value is added once and stored wherever it is wanted.
-// Sums of float32 are bound by loads and stores, so both levels use the AVX2 form.
 func generateSums() {
 	for _, streaming := range []bool{false, true} {
 		avx2.emitSumAll(streaming)
 		avx2.emitSumAllBF16(streaming)
+		emitWideSum(streaming)
 		emitWideSumBF16(streaming)
 	}
 }

@@ -8,6 +8,57 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
+// emitWideSum is emitSumAll with vectors of 64 bytes, for any n.
+func emitWideSum(streaming bool) {
+	s := avx512
+	s.begin(sumName("sumAll", streaming), "func(dsts *[]float32, numDsts int, srcs *[]float32, numSrcs int, n int)")
+	store := storeTo(streaming)
+	at := func(v int) Mem { return Mem{Base: RAX, Index: regI, Scale: 4, Disp: 64 * v} }
+	for _, n := range []int{8, 1} {
+		id := fmt.Sprintf("sum%d", n)
+		s.loop(id, 16*n, func() {
+			for v := range n {
+				s.clear(s.regs[v])
+			}
+			s.eachRank(id+"_src", func() {
+				for v := range n {
+					VADDPS(at(v), s.regs[v], s.regs[v])
+				}
+			})
+			s.eachOf("dsts", "numDsts", id+"_dst", func() {
+				for v := range n {
+					store(s.regs[v], at(v))
+				}
+			})
+		})
+	}
+	s.rest(func() {
+		s.clear(s.regs[0])
+		s.eachRank("tail_src", func() {
+			VMOVUPS_Z(at(0), K2, s.regs[8])
+			VADDPS(s.regs[8], s.regs[0], s.regs[0])
+		})
+		s.eachOf("dsts", "numDsts", "tail_dst", func() { VMOVUPS(s.regs[0], K2, at(0)) })
+	})
+	finish(streaming)
+}
+
+// rest does what is left, less than a vector, with its mask in K2.
+func (s vecISA) rest(body func()) {
+	CMPQ(regI, regN)
+	JGE(LabelRef(label("end")))
+	MOVQ(regI, R11) // the shift count lives in CL, which is regI's
+	MOVQ(regN, RCX)
+	SUBQ(R11, RCX)
+	MOVQ(U32(1), RBX)
+	SHLQ(CL, RBX)
+	DECQ(RBX)
+	KMOVD(EBX, K2)
+	MOVQ(R11, regI)
+	body()
+	Label(label("end"))
+}
+
 // emitWideSumBF16 is emitSumAllBF16 with vectors of 64 bytes, for any n. Where the data is in a near cache, the arithmetic of the rounding
 // is what a sum of bfloat16 costs, and the wide form needs half the instructions and fewer for each.
 func emitWideSumBF16(streaming bool) {
@@ -50,25 +101,16 @@ func emitWideSumBF16(streaming bool) {
 			})
 		})
 	}
-	CMPQ(regI, regN)
-	JGE(LabelRef(label("end")))
-	MOVQ(regI, R11) // the shift count lives in CL, which is regI's
-	MOVQ(regN, RCX)
-	SUBQ(R11, RCX)
-	MOVQ(U32(1), RBX)
-	SHLQ(CL, RBX)
-	DECQ(RBX)
-	KMOVD(EBX, K2)
-	MOVQ(R11, regI)
-	s.clear(s.regs[0])
-	s.clear(s.regs[1])
-	s.eachRank("tail_src", func() {
-		VMOVDQU16_Z(at(0), K2, s.regs[8])
-		add(0)
+	s.rest(func() {
+		s.clear(s.regs[0])
+		s.clear(s.regs[1])
+		s.eachRank("tail_src", func() {
+			VMOVDQU16_Z(at(0), K2, s.regs[8])
+			add(0)
+		})
+		w.round(s, "tail", 1)
+		s.eachOf("dsts", "numDsts", "tail_dst", func() { VMOVDQU16(s.regs[0], K2, at(0)) })
 	})
-	w.round(s, "tail", 1)
-	s.eachOf("dsts", "numDsts", "tail_dst", func() { VMOVDQU16(s.regs[0], K2, at(0)) })
-	Label(label("end"))
 	finish(streaming)
 }
 
