@@ -33,7 +33,6 @@ type Client struct {
 	server *Server // ours, nil if another process serves
 	wg     sync.WaitGroup
 	number atomic.Uint64
-	groups sync.Map // name to *Group
 
 	mu      sync.Mutex
 	waiting map[uint64]chan answer

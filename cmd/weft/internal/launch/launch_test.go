@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,6 +61,11 @@ func program(mode string) int {
 			return 9
 		}
 		time.Sleep(time.Minute)
+	case "launcher": // a launcher of stubborn ranks, for a test that kills it
+		cfg, _, _ := config(2, "stubborn")
+		cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
+		cfg.Command = []string{"sh", "-c", "echo pid $$; exec " + os.Args[0]}
+		_, _ = Run(context.Background(), cfg, nil)
 	case "graceful":
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, syscall.SIGTERM)
@@ -90,7 +96,11 @@ func useStore(rank int, end string) int {
 		fmt.Println(err)
 		return 1
 	}
-	if rank == 1 {
+	victim := 1
+	if v := os.Getenv("WEFT_TEST_VICTIM"); v != "" {
+		victim, _ = strconv.Atoi(v)
+	}
+	if rank == victim {
 		switch end {
 		case "killed":
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -333,6 +343,45 @@ func TestSeveralNodes(t *testing.T) {
 	require.NotZero(t, codes[1])
 	require.Contains(t, errs[1].String(), "rank 1 (pid")
 	require.Contains(t, errs[1].String(), "exited with code 7")
+}
+
+// A rank that is killed on node 1 is named on both nodes, by the store and by both launchers.
+func TestRankDiesOnAnotherNode(t *testing.T) {
+	for _, end := range []string{"killed", "exit"} {
+		codes, out, errs := nodes(t, 2, "store", "WEFT_TEST_END="+end, "WEFT_TEST_VICTIM=3")
+		require.Equal(t, map[string]int{"killed": 137, "exit": 5}[end], codes[1])
+		require.NotZero(t, codes[0])
+		for rank := range 3 {
+			require.Regexp(t, fmt.Sprintf(`\[%d\] survivor: store get "never": rank %d: remote \(rank 3\)`, rank, rank), out[rank/2].String())
+		}
+		require.Regexp(t, `weft launch: rank 3 \(pid \d+\)`, errs[1].String())
+		require.Contains(t, errs[0].String(), "weft launch: rank")
+	}
+}
+
+// The ranks of a launcher that is killed die with it.
+func TestLauncherIsKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux kills children with their parent")
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "WEFT_TEST_MODE=launcher")
+	out := &buffer{}
+	cmd.Stdout = out
+	require.NoError(t, cmd.Start())
+	awaitLines(t, out, "ready", 2)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	n := 0
+	for line := range strings.Lines(out.String()) {
+		if _, pid, ok := strings.Cut(line, "pid "); ok {
+			n++
+			number, err := strconv.Atoi(strings.TrimSpace(pid))
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return gone(number) }, 10*time.Second, time.Millisecond)
+		}
+	}
+	require.Equal(t, 2, n)
 }
 
 func TestCannotBegin(t *testing.T) {
