@@ -169,26 +169,32 @@ func (w *world) open(ctx context.Context) error {
 
 // enablePeers lets every GPU address the others' memory.
 func (w *world) enablePeers() error {
-	for _, a := range w.gpus {
-		for _, b := range w.gpus {
-			if a == b {
-				continue
-			}
-			can, err := a.dev.CanAccess(b.dev)
-			if err == nil && !can {
-				err = comm.Errorf("open p2p", w.cfg.FirstRank, comm.Unavailable,
-					"cuda:%d cannot address the memory of cuda:%d; use GPUs of one NVLink or PCIe root (weft doctor lists the pairs)",
-					a.dev.Ordinal(), b.dev.Ordinal())
-			}
-			if err == nil {
-				err = a.dev.EnablePeer(b.dev)
-			}
-			if err != nil {
-				return err
+	pairs := func(each func(a, b *gpu) error) error {
+		for _, a := range w.gpus {
+			for _, b := range w.gpus {
+				if a == b {
+					continue
+				}
+				if err := each(a, b); err != nil {
+					return err
+				}
 			}
 		}
+		return nil
 	}
-	return nil
+	err := pairs(func(a, b *gpu) error {
+		can, err := a.dev.CanAccess(b.dev)
+		if err == nil && !can {
+			err = comm.Errorf("open p2p", w.cfg.FirstRank, comm.Unavailable,
+				"cuda:%d cannot address the memory of cuda:%d; use GPUs of one NVLink or PCIe root (weft doctor lists the pairs)",
+				a.dev.Ordinal(), b.dev.Ordinal())
+		}
+		return err
+	})
+	if err != nil { // before any access is enabled, so that the same pair is blamed each time
+		return err
+	}
+	return pairs(func(a, b *gpu) error { return a.dev.EnablePeer(b.dev) })
 }
 
 // openGroup makes the group of all ranks.
