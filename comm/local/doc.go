@@ -1,22 +1,30 @@
 // Package local is the CPU driver: the ranks of a world are goroutines of this process and read each other's buffers
 // directly.
 //
-// A collective is two meetings with the work between them. Before the first, each rank publishes its call. The last one to
-// arrive compares the calls and lets everyone go; then each rank does its share, reading all inputs and writing all outputs
-// that its share touches; the second meeting says that nobody reads anybody's buffers any more.
+// A collective is two meetings with the work between them. Before the first, each rank publishes its call. When all have come, the
+// calls are compared; then each rank does its share, reading all inputs and writing all outputs that its share touches; the second
+// meeting says that nobody reads anybody's buffers any more.
 //
 //	rank 0  publish ─┐          ┌─ slice 0 of all inputs -> all outputs ─┐          ┌─ return
 //	rank 1  publish ─┼─ meet ───┼─ slice 1 of all inputs -> all outputs ─┼─ meet ───┼─ return
 //	rank 2  publish ─┘ (compare)└─ slice 2 of all inputs -> all outputs ─┘          └─ return
 //
-// Small calls need no second meeting. If every rank can have a core, each brings a copy of its input to the first meeting, a few cache
-// lines that the others fetch at once, and makes its own result from the copies. If ranks share cores, the last to arrive does
-// the whole call and then lets the others go: giving up a core costs more than the work. Shares of larger calls are:
+// Where every rank can have a core, a meeting is a cache line each: a rank writes the number of the call, its signature and where
+// its buffers are into a line of its own and looks at the others' lines. Small calls need no second meeting: each rank puts a copy of
+// its input behind that line, up to 24 bytes of it into the line itself, and makes its own result from the copies. Two lines take
+// turns, and a rank uses one again only when all have come to the call between.
+//
+// Where ranks share cores, giving up a core costs more than the work. There the last to arrive compares the calls, does a small one whole
+// and lets the others go; of a large one, who has a core takes one share after the other, whosever it is, and who gets a core late
+// finds nothing to do. Shares are:
 //
 //	all_reduce                  whole cache lines, 1/P of the elements: reads P inputs, writes P outputs
-//	all_gather(v), alltoallv    what this rank receives
-//	reduce_scatter(v)           the rows this rank receives
+//	all_gather(v)               what this rank receives
+//	alltoallv, reduce_scatter(v) what this rank receives; where one receives more than its part, an even part of everything
 //	broadcast, reduce           a rank that is not the root copies; the root adds
+//
+// Programs repeat their calls. What a rank works out of a call (signature, offsets, bytes) it keeps for the next call of the same
+// shape ([comm.Op] Shape), which may differ in addresses only.
 //
 // Sums are taken in fp32, in rank order, from +0, and rounded once to the payload type; integers wrap in their own width.
 // Prod, Min and Max of floats are taken in fp32 too, in rank order from rank 0's value; a NaN of any rank wins. Since the
@@ -24,9 +32,10 @@
 //
 // # Waiting
 //
-// A rank that waits spins for some 15 us if every rank can have a core of its own, then yields its core a few times, then parks on
-// a channel: 64 ranks on two cores make progress, and an idle world costs nothing. A large share spreads over cores that
-// are idle (internal/par). Results of many megabytes go past the caches, which saves reading the memory they replace.
+// A rank that waits looks some 200 times, then spins with pauses for some 15 us, then yields its core a few times, then parks on
+// a channel: 64 ranks on two cores make progress, and an idle world costs nothing. A rank that yields or parks says so, and nobody
+// spins for one that did: it may need the core. A large share spreads over cores that are idle (internal/par). Results of many
+// megabytes go past the caches, which saves reading the memory they replace.
 //
 // # When something goes wrong
 //
