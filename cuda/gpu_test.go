@@ -16,7 +16,8 @@ import (
 	"github.com/weftgo/weft/internal/nvrtc"
 )
 
-// kernels are small ones for these tests. spin leaves after a deadline, so that no test can hang.
+// kernels are small ones for these tests. spin leaves after a deadline, so that no test can hang; deep's stack is beyond what a
+// context begins with.
 const kernels = `
 typedef unsigned long long u64;
 extern "C" __global__ void add(float *out, const float *a, const float *b, int n) {
@@ -45,11 +46,7 @@ extern "C" __global__ void big(unsigned *out) {
 	out[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x + 16384];
 }
 extern "C" __global__ void nothing() {}
-extern "C" __global__ void deep(unsigned *out) { // a stack beyond what a context begins with
-	volatile unsigned stack[700];
-	for (int i = 0; i < 700; i++) stack[i] = i * 7;
-	out[0] = stack[threadIdx.x * 3 % 700];
-}
+extern "C" __global__ void deep(unsigned *out) { volatile unsigned stack[700]; for (int i = 0; i < 700; i++) stack[i] = i; out[0] = stack[threadIdx.x]; }
 __device__ unsigned answer = 42;
 `
 
