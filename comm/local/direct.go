@@ -33,6 +33,7 @@ func (m *meeting) workDirect(turn, pos int, plan *plan, j *job) {
 		}
 	case comm.ReduceScatter, comm.ReduceScatterV:
 		lo, hi := m.span(plan.offsets, rb, pos)
+		j.written = hi - lo
 		for i := range m.seats {
 			begin := plan.offsets[i] * rb
 			if lo, hi := max(lo, begin), min(hi, plan.offsets[i+1]*rb); lo < hi {
@@ -41,6 +42,7 @@ func (m *meeting) workDirect(turn, pos int, plan *plan, j *job) {
 				j.reduceFlat(src.DType(), c.op.Reduce)
 			}
 		}
+		j.written = 0
 	case comm.Broadcast:
 		if pos != c.op.Peer {
 			n := src.Rows() * rb

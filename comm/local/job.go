@@ -20,6 +20,7 @@ type job struct {
 	reduce     comm.ReduceOp
 	base       int    // first element of the reduction with gaps
 	stream     bool   // results go past the caches
+	written    int    // bytes of a share that is reduced in several parts; 0 if it is one
 	own        *piece // of the rank's own goroutine
 }
 
@@ -122,7 +123,7 @@ func (j *job) grain(size int) int {
 func (j *job) reduceFlat(t dtype.DType, r comm.ReduceOp) {
 	j.dtype, j.reduce = t, r
 	n := len(j.outs[0])
-	j.stream = n*len(j.outs) >= streamBytes && !j.inPlace()
+	j.stream = max(n*len(j.outs), j.written) >= streamBytes && !j.inPlace()
 	if count, grain := n/t.Size(), j.grain(t.Size()); count <= grain && plain(t, r) {
 		simd.SumAllBytes(j.outs, j.ins, t == dtype.BF16, j.stream)
 	} else if count <= grain {
