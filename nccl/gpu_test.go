@@ -235,3 +235,35 @@ func rest(t *testing.T, s *cuda.Stream, c *nccl.Communicator) {
 	_, err = c.UniqueID()
 	mustHave(t, err)
 }
+
+// A captured operation replays. NCCL launches from the thread that captures only when the communicator is blocking.
+func TestGPUGraph(t *testing.T) {
+	d, s := gpu(t)
+	for _, blocking := range []bool{true, false} {
+		id, err := nccl.UniqueID()
+		require.NoError(t, err)
+		c, err := nccl.NewCommunicator(t.Context(), d, 1, 0, id, nccl.Options{Blocking: blocking})
+		require.NoError(t, err)
+		src, dst := upload(t, d, s, []float32{1, 2}), upload(t, d, s, []float32{0, 0})
+		call := nccl.Call{Kind: nccl.AllReduce, Src: uint64(src), Dst: uint64(dst), Count: 2, Type: nccl.Float32}
+		require.NoError(t, c.Enqueue(t.Context(), s, call))
+		require.NoError(t, s.Wait(t.Context()))
+		g, err := s.Capture(func() error { return c.Enqueue(t.Context(), s, call) })
+		t.Logf("blocking %v: capture: %v", blocking, err)
+		if blocking {
+			require.NoError(t, err)
+		}
+		if err == nil {
+			exec, err := g.Instantiate()
+			require.NoError(t, err)
+			for i := range 3 {
+				require.NoError(t, s.Upload(src, cuda.Bytes([]float32{float32(i), 5})))
+				require.NoError(t, exec.Launch(s))
+				require.NoError(t, s.Wait(t.Context()))
+				require.Equal(t, []float32{float32(i), 5}, download(t, s, dst, 2))
+			}
+			require.NoError(t, errors.Join(exec.Close(), g.Close()))
+		}
+		require.NoError(t, errors.Join(d.Free(src), d.Free(dst), c.Abort()))
+	}
+}

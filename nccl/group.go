@@ -75,9 +75,7 @@ func (g *group) join(r *rank, member int, raw *Communicator) *conn {
 		messages: make([]atomic.Pointer[mailbox], n)}
 	c.current.Store(raw)
 	g.conns[member].Store(c)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.conns = append(r.conns, c)
+	r.add(c)
 	return c
 }
 

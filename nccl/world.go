@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,8 +71,8 @@ type rank struct {
 	stage  block   // where rows without gaps are made of rows with gaps
 	bounce *cuda.Pinned
 
-	mu    sync.Mutex
-	conns []*conn // of all groups that are not closed
+	mu    sync.Mutex              // of changes to conns
+	conns atomic.Pointer[[]*conn] // of all groups that are not closed
 }
 
 // bounceBytes is the pinned memory of a rank, for copies between the host and the device.
@@ -98,20 +99,24 @@ func (r *rank) open() (err error) {
 
 // all returns the rank's Conns.
 func (r *rank) all() []*conn {
+	if list := r.conns.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+func (r *rank) add(c *conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]*conn(nil), r.conns...)
+	list := append(slices.Clone(r.all()), c)
+	r.conns.Store(&list)
 }
 
 func (r *rank) remove(c *conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, x := range r.conns {
-		if x == c {
-			r.conns = append(r.conns[:i], r.conns[i+1:]...)
-			return
-		}
-	}
+	list := slices.DeleteFunc(slices.Clone(r.all()), func(x *conn) bool { return x == c })
+	r.conns.Store(&list)
 }
 
 // zeroed returns cleared memory.
