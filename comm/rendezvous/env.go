@@ -182,6 +182,10 @@ func (env environment) numbers(into map[string]*int) error {
 
 // complete fills the store's address and the token of the family that won.
 func (f *found) complete(env environment, log *slog.Logger) error {
+	if f.Size == 1 && !f.Served { // nobody else comes
+		f.Address = ""
+		return nil
+	}
 	if s := env(envStore.Name); s != "" {
 		f.Address = s
 	} else if f.Size > 1 && f.Size == f.LocalSize { // nobody else needs to reach it

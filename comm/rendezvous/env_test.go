@@ -59,7 +59,8 @@ func TestFromEnv(t *testing.T) {
 		{"a batch script is no step", "SLURM_JOB_ID=77 SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_LOCALID=0", Job{Size: 1, LocalSize: 1, Family: "single"}},
 		{"lws", lwsVars, Job{1, 2, 0, 1, "moe-0.moe.default:29637", "no secret: lws moe-0.moe.default", "lws", false}},
 		{"addresses alone mean nothing", "MASTER_ADDR=a MASTER_PORT=1 WEFT_STORE=b:2 WEFT_TOKEN=s", Job{Size: 1, LocalSize: 1, Family: "single"}},
-		{"a job of one", torchVars + " RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1", Job{0, 1, 0, 1, "n0:29637", "", "torchrun", false}},
+		{"a job of one", torchVars + " RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1", Job{0, 1, 0, 1, "", "", "torchrun", false}},
+		{"a job of one under weft launch", weftVars + " WEFT_RANK=0 WEFT_SIZE=1 WEFT_LOCAL_RANK=0 WEFT_LOCAL_SIZE=1", Job{0, 1, 0, 1, "n0:4444", "secret", "weft", true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -158,6 +158,15 @@ func TestTableBytes(t *testing.T) {
 	require.Equal(t, before, m.t.bytes)
 	require.Empty(t, m.t.rounds["x"].open)
 
+	// Rounds that nobody joins are bounded, too.
+	w := func() *waiter { return &waiter{done: func([][]byte) {}} }
+	rounds := newTable(Limits{TotalBytes: 1 << 20})
+	n := 0
+	for ; rounds.gather("x", 0, 1000, nil, w()) == nil; n++ {
+		require.Less(t, n, 1000)
+	}
+	require.Equal(t, 16, n, "64000 bytes each")
+
 	small := newTable(Limits{TotalBytes: 1000})
 	require.NoError(t, small.set("a", make([]byte, 500)))
 	require.NoError(t, small.set("a", make([]byte, 900)), "what it replaces is free")

@@ -41,6 +41,9 @@ const maxRanks = 1 << 16
 // entryBytes is what an entry is counted for beside its key and value.
 const entryBytes = 64
 
+// slotBytes is what an open round is counted for per rank, beside the values.
+const slotBytes = 64
+
 // table is the state of a store: what the server and Memory share. Nothing in it blocks.
 type table struct {
 	limits Limits
@@ -189,13 +192,17 @@ func (t *table) gather(name string, rank, size int, mine []byte, w *waiter) erro
 	if x.size != size {
 		return invalid("%d ranks here, but others said %d", size, x.size)
 	}
-	x.calls[rank]++
-	r := x.open[x.calls[rank]]
+	r := x.open[x.calls[rank]+1]
 	if r == nil {
+		if cost := size * slotBytes; t.bytes+cost > t.limits.TotalBytes {
+			return invalid("%d bytes more than the %d that are stored exceed %d", cost, t.bytes, t.limits.TotalBytes)
+		}
+		t.bytes += size * slotBytes
 		r = &round{values: make([][]byte, size), here: make([]bool, size), missing: size}
-		x.open[x.calls[rank]] = r
+		x.open[x.calls[rank]+1] = r
 	}
-	t.bytes += len(mine) + entryBytes
+	x.calls[rank]++
+	t.bytes += len(mine)
 	r.values[rank], r.here[rank] = append([]byte{}, mine...), true
 	w.key, w.round = name, r
 	if !w.over {
@@ -205,8 +212,9 @@ func (t *table) gather(name string, rank, size int, mine []byte, w *waiter) erro
 		return nil
 	}
 	delete(x.open, x.calls[rank]) // all ranks are in it, so no later call can want it
+	t.bytes -= size * slotBytes
 	for _, v := range r.values {
-		t.bytes -= len(v) + entryBytes
+		t.bytes -= len(v)
 	}
 	for _, w := range r.waiters {
 		values := make([][]byte, size)
