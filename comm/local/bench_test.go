@@ -3,6 +3,8 @@ package local
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,6 +42,29 @@ func BenchmarkBarrier(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkLine times what no meeting can do without: a cache line that goes from one core to another, half of a round trip.
+func BenchmarkLine(b *testing.B) {
+	if runtime.GOMAXPROCS(0) < 2 {
+		b.Skip("needs two processors")
+	}
+	there, back := new(word), new(word)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range uint64(b.N) {
+			for there.Load() != i+1 {
+			}
+			back.Store(i + 1)
+		}
+	})
+	for i := range uint64(b.N) {
+		there.Store(i + 1)
+		for back.Load() != i+1 {
+		}
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/line")
 }
 
 // BenchmarkCollectives times whole worlds. Bytes are those of the largest buffer of one rank.
