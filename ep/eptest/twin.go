@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/weftgo/weft/comm/local"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/routing"
 )
 
 // TestTwin runs the same random steps on the CPU driver and on another one, and compares every byte: rows, scales, index,
@@ -27,6 +29,14 @@ func TestTwin(t *testing.T, create New, open Open) {
 			}
 			host, err := local.Open(local.Config{Ranks: tc.ranks, Timeout: time.Minute})
 			require.NoError(t, err)
+			if tc.cfg.RankInvariant || tc.cfg.MaxRecvRows > 0 {
+				if err := host.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+					_, err := create(ctx, c, tc.cfg)
+					return err
+				}); err != nil {
+					t.Skip(err)
+				}
+			}
 			want := tc.run(t, &rig{make: create}, host)
 			require.NoError(t, host.Close(context.Background()))
 			dev := open(t, tc.ranks, 20*time.Second)
@@ -101,9 +111,23 @@ func twinCases() []twinCase {
 		cfg.Wire = dtype.F8E4M3
 		add(fmt.Sprintf("hidden %d fp8", hidden), 2, cfg, distinct, 0, even(2, 20))
 	}
+	k := ep.Config{NumExperts: 22, TopK: 6, Hidden: 136, DType: dtype.BF16, RankInvariant: true}
+	add("rank invariant", 6, k, dirty, 2, even(6, 33), ragged(6, 33), even(6, 300))
+	tight := ep.Config{NumExperts: 12, TopK: 3, Hidden: 40, DType: dtype.F32, Alignment: 4, MaxRecvRows: 61, Overflow: ep.Drop}
+	add("drop", 4, tight, distinct, 0, even(4, 30), ragged(4, 30), even(4, 3), even(4, 30))
+	tight.MaxRecvRows = 700
+	add("drop, blocks share the tokens", 3, tight, dirty, 1, even(3, 600), []int{600, 0, 300})
+	tight.Overflow = ep.Fail
+	add("fail", 3, tight, distinct, 1, even(3, 600), even(3, 20), []int{600, 600, 0}, even(3, 5))
+	round := ep.Config{NumExperts: 6, TopK: 3, Hidden: 24, DType: dtype.BF16}
+	round.Placement = routing.Placement{NumExperts: 6, Size: 4, Physical: []int32{5, 5, 4, 3, 2, 1, 0, 5, 1}, RoundRobin: true}
+	add("replicas", 4, round, dirty, 1, even(4, 30), even(4, 280))
 	add("65537 tokens", 2, ep.Config{NumExperts: 32, TopK: 2, Hidden: 16, DType: dtype.BF16}, distinct, 0, []int{65537, 3})
 	return list
 }
+
+// overflow is what Fail says, on every driver.
+var overflow = regexp.MustCompile(`rank \d+ would receive \d+ rows > MaxRecvRows \d+`)
 
 // outcome is what one rank had in one step.
 type outcome struct {
@@ -148,6 +172,9 @@ func (tc twinCase) step(ctx context.Context, c *comm.Comm, x ep.Exchanger, seed 
 	}
 	in := narrow(random(tokens*cfg.Hidden), tokens, cfg.Hidden, cfg.Hidden, cfg.DType)
 	r, err := x.Dispatch(comm.Stream{}, in, ep.Routing{IDs: comm.Of(ids, cfg.TopK), Weights: comm.Of(random(len(ids)), cfg.TopK)})
+	if text := overflow.FindString(fmt.Sprint(err)); text != "" {
+		return outcome{err: text}, nil
+	}
 	if err != nil {
 		return outcome{}, err
 	}

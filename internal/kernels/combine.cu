@@ -19,6 +19,9 @@ struct CombineArgs {
     u32 mode, numBias, topK, fan, dtype, hidden;
 };
 
+#ifndef DEEPER
+#define DEEPER 2
+#endif
 // Sum adds up rows. lane i of a warp holds row i of the list: where, weight, rank.
 template <class N, int MODE, int U> struct Sum {
     typedef typename N::Raw Raw;
@@ -103,61 +106,74 @@ template <class N, int MODE, int U> struct Sum {
     }
 };
 
-// List is what comes back to one token, one row in each lane.
+// List is what comes back to one token: one row in each lane, at a place of a rank.
 struct List {
-    u64 row;
+    int at, rank;
     float weight;
-    int rank;
-    u32 n;
 };
 
-__device__ __forceinline__ List list_of(const CombineArgs &d, const Entry *entries, u32 token) {
+__device__ __forceinline__ List list_of(const CombineArgs &d, u32 token) {
     u32 lane = threadIdx.x & 31;
-    List l = {0, 0, -1, 0};
-    int at = 0;
+    List l = {0, -1, 0};
     if (d.mode == PARTIALS) {
         if (lane < d.fan) {
             Sent v = ((const Sent *)d.rows)[(u64)token * d.fan + lane];
-            at = v.row;
+            l.at = v.row;
             l.rank = v.rank;
         }
     } else if (lane < d.topK) {
         Term v = ((const Term *)d.terms)[(u64)token * d.topK + lane];
-        at = v.slot;
+        l.at = v.slot;
         l.rank = v.rank;
         l.weight = v.weight;
     }
-    u32 ends = __ballot_sync(~0u, l.rank < 0);
-    l.n = ends ? __ffs(ends) - 1 : 32;
-    if (lane < l.n)
-        l.row = entries[l.rank].parts[0].src + (i64)at * entries[l.rank].parts[0].srcStride;
     return l;
 }
 
-template <class N, int MODE> __device__ __noinline__ void combine_all(const CombineArgs &d, const Entry *entries, u32 tokens, bool vector) {
-    const u32 W = 16 / sizeof(typename N::Raw);
-    u32 warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    u32 all = gridDim.x * warps, id = warp * gridDim.x + blockIdx.x; // neighbours on different blocks: few tokens spread
-    u32 units = vector ? d.hidden / W : d.hidden, per = vector ? 32 : 32;
-    u32 parts = tokens == 0 ? 1 : all / tokens, most = (units + per - 1) / per;
-    parts = parts > most ? most : parts;
-    parts = parts < 1 ? 1 : parts;
-    for (u64 i = id; i < (u64)tokens * parts; i += all) {
-        u32 token = i / parts, part = i % parts;
-        List l = list_of(d, entries, token);
-        u32 lo = (u32)((u64)units * part / parts), hi = (u32)((u64)units * (part + 1) / parts);
-        if (vector)
-            Sum<N, MODE, MODE == PARTIALS ? 2 : 1>::template vectors<uint4>(d, l.row, l.weight, l.rank, l.n, token, lo, hi);
+// Share is how a rank's warps share its tokens: parts of a row where tokens are few.
+struct Share {
+    u32 tokens, parts, all, id, units;
+    bool vector;
+};
+
+// SHARES is how many parts a warp should have: more even out, each costs a look at a list.
+#ifndef SHARES
+#define SHARES 4u
+#endif
+
+__device__ Share share_of(const CombineArgs &d, u32 tokens, bool vector) {
+    u32 size = d.dtype == F32 ? 4 : 2, warps = blockDim.x / 32;
+    Share s = {tokens, 1, gridDim.x * warps, threadIdx.x / 32 * gridDim.x + blockIdx.x, vector ? d.hidden * size / 16 : d.hidden, vector};
+    if (tokens > 0)
+        s.parts = max(1u, min(SHARES * s.all / tokens, (s.units + 31) / 32));
+    return s;
+}
+
+// combine_all sums this warp's share. l is the list of the first token.
+template <class N, int MODE> __device__ __noinline__ void combine_all(const CombineArgs &d, const Entry *entries, Share s, List l) {
+    for (u64 i = s.id; i < (u64)s.tokens * s.parts; i += s.all) {
+        u32 token = i / s.parts, part = i % s.parts;
+        List next = l; // on its way while this one is summed
+        if (i + s.all < (u64)s.tokens * s.parts)
+            next = list_of(d, (i + s.all) / s.parts);
+        u32 ends = __ballot_sync(~0u, l.rank < 0), n = ends ? __ffs(ends) - 1 : 32;
+        u64 from = 0;
+        if ((threadIdx.x & 31) < n)
+            from = entries[l.rank].parts[0].src + (i64)l.at * entries[l.rank].parts[0].srcStride;
+        u32 lo = (u32)((u64)s.units * part / s.parts), hi = (u32)((u64)s.units * (part + 1) / s.parts);
+        if (s.vector)
+            Sum<N, MODE, MODE == PARTIALS ? DEEPER : 1>::template vectors<uint4>(d, from, l.weight, l.rank, n, token, lo, hi);
         else
-            Sum<N, MODE, 1>::template vectors<typename N::Raw>(d, l.row, l.weight, l.rank, l.n, token, lo, hi);
+            Sum<N, MODE, 1>::template vectors<typename N::Raw>(d, from, l.weight, l.rank, n, token, lo, hi);
+        l = next;
     }
 }
 
-template <class N> __device__ void combine_mode(const CombineArgs &d, const Entry *entries, u32 tokens, bool vector) {
+template <class N> __device__ void combine_mode(const CombineArgs &d, const Entry *entries, Share s, List l) {
     switch (d.mode) {
-    case PARTIALS: combine_all<N, PARTIALS>(d, entries, tokens, vector); break;
-    case EXPERTS: combine_all<N, EXPERTS>(d, entries, tokens, vector); break;
-    default: combine_all<N, INVARIANT_SUM>(d, entries, tokens, vector);
+    case PARTIALS: combine_all<N, PARTIALS>(d, entries, s, l); break;
+    case EXPERTS: combine_all<N, EXPERTS>(d, entries, s, l); break;
+    default: combine_all<N, INVARIANT_SUM>(d, entries, s, l);
     }
 }
 
@@ -167,27 +183,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_combine(const __gr
     __shared__ u32 odd;
     const Args &a = d.meet;
     Ctl *c = a.ctl;
-    u32 t = threadIdx.x;
+    after_earlier();
+    u32 t = threadIdx.x, size = d.dtype == F32 ? 4 : 2;
+    // Alike on all ranks or not: only this rank's own accesses matter.
+    u64 bits = d.out | (u64)d.outStride | (u64)d.hidden * size;
+    for (u32 i = 0; i < d.numBias; i++)
+        bits |= d.bias[i] | (u64)d.biasStride[i];
+    u32 tokens = *(const u32 *)d.numTokens;
+    Share s = share_of(d, tokens, (bits & 15) == 0);
+    List first = {0, -1, 0};
+    if (s.id < tokens * s.parts) // on its way while the ranks meet
+        first = list_of(d, s.id / s.parts);
+    if (t == 0)
+        odd = 0;
     int state = begin(a, sh, next_epoch(a));
     if (state == LEAVE)
         return;
     if (state == GO) {
-        u32 size = d.dtype == F32 ? 4 : 2;
-        if (t == 0) {
-            u64 bits = d.out | (u64)d.outStride | (u64)d.hidden * size;
-            for (u32 i = 0; i < d.numBias; i++)
-                bits |= d.bias[i] | (u64)d.biasStride[i];
-            odd = (u32)bits & 15;
-        }
-        __syncthreads();
         if (t < c->size)
             atomicOr(&odd, (u32)(sh.entries[t].parts[0].src | sh.entries[t].parts[0].srcStride) & 15);
         __syncthreads();
-        u32 tokens = *(const u32 *)d.numTokens;
+        if (odd != 0 && s.vector) {
+            s = share_of(d, tokens, false);
+            if (s.id < tokens * s.parts)
+                first = list_of(d, s.id / s.parts);
+        }
         switch (d.dtype) {
-        case F32: combine_mode<NumF32>(d, sh.entries, tokens, odd == 0); break;
-        case BF16: combine_mode<NumBF16>(d, sh.entries, tokens, odd == 0); break;
-        default: combine_mode<NumF16>(d, sh.entries, tokens, odd == 0);
+        case F32: combine_mode<NumF32>(d, sh.entries, s, first); break;
+        case BF16: combine_mode<NumBF16>(d, sh.entries, s, first); break;
+        default: combine_mode<NumF16>(d, sh.entries, s, first);
         }
     }
     finish(a, sh, false);
@@ -258,6 +282,7 @@ template <class N> __device__ void partials(const PartialArgs &d) {
 // weft_partials makes this rank's partial rows: for each received row the sum over its slots in k order, fp32 from +0, products
 // rounded; zeros without slots. To copy, it takes the rows of y instead. It waits for nobody.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_partials(const __grid_constant__ PartialArgs d) {
+    after_earlier();
     switch (d.dtype) {
     case F32: partials<NumF32>(d); break;
     case BF16: partials<NumBF16>(d); break;
@@ -287,6 +312,7 @@ template <class N> __device__ void add_bias(const BiasArgs &d) {
 
 // weft_bias rounds sums [numTokens, hidden] of fp32 plus up to two bias rows.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_bias(const __grid_constant__ BiasArgs d) {
+    after_earlier();
     switch (d.dtype) {
     case F32: add_bias<NumF32>(d); break;
     case BF16: add_bias<NumBF16>(d); break;

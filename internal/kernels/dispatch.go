@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/envknob"
 	"github.com/weftgo/weft/internal/nvrtc"
 )
 
@@ -24,14 +25,16 @@ const (
 const (
 	MaxTopK     = 32
 	MaxPhysical = 4096
-	NumStats    = 8 // counters before those of each local expert
+	NumStats    = 8  // counters before those of each local expert
+	NumStamps   = 16 // words behind the counters, for builds that look for time
 )
 
-// Experts is where experts live: a table of int32 on the device, start[NumExperts+1], replicas[NumPhysical],
-// rankOf[NumPhysical], first[NumRanks+1]. Experts have global numbers in the order of (rank, local expert).
+// Experts is where experts live: a table of int32 on the device, start[NumExperts+1], replicas[NumPhysical]. Experts have
+// global numbers in the order of (rank, local expert); the first More ranks own Per+1, the others Per.
 type Experts struct {
 	Table                                                                     uint64
 	NumExperts, NumPhysical, NumRanks, Rank, Plain, TopK, NumLocal, Alignment uint32
+	Per, More                                                                 uint32
 }
 
 // Exchange is what stays the same for an exchanger's life.
@@ -73,7 +76,7 @@ type DispatchArgs struct {
 	Src, IDs, Weights, NumTokens                uint64
 	SrcStride                                   int64 // bytes
 	Tokens, RowBytes, DType, FP8, Flags, Spread uint32
-	Bulk                                        uint64 // set by Dispatch
+	Bulk, _                                     uint64 // set by Dispatch
 }
 
 // CombineArgs are a combine's parameters. Part 0 of the entry is this rank's rows.
@@ -134,8 +137,11 @@ type ExpandArgs struct {
 	NumLocal, _                   uint32
 }
 
+// stamps compiles a dispatch that notes when it comes to its phases.
+var stamps = envknob.Register("WEFT_KERNEL_STAMPS", "1: dispatch notes its phases in cycles behind its counters", "0", "1")
+
 // exchangeFiles are the parts of the second translation unit.
-var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "async.cuh", "index.cu", "quant.cu", "route.cuh", "dispatch.cu", "combine.cu"}
+var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "async.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "dispatch.cu", "combine.cu"}
 
 // ExchangeProgram is the source of dispatch and combine for an architecture.
 func ExchangeProgram(arch string) nvrtc.Program {
@@ -145,6 +151,9 @@ func ExchangeProgram(arch string) nvrtc.Program {
 		b.WriteString(text(name) + "\n")
 	}
 	p.Name, p.Source = "exchange.cu", b.String()
+	if v, _ := stamps.Get(); v == "1" {
+		p.Options = append(p.Options, "-DWEFT_STAMPS")
+	}
 	return p
 }
 
@@ -152,7 +161,7 @@ func ExchangeProgram(arch string) nvrtc.Program {
 type ExchangeSet struct {
 	module                                                                         *cuda.Module
 	numSMs, shared                                                                 int
-	bulk                                                                           bool // bulk copies work
+	sm90                                                                           bool // bulk copies work, and kernels may overlap with the end of the one in front
 	dispatch, combine, indexCount, indexPlace, quantise, partials, addBias, expand *cuda.Function
 }
 
@@ -166,7 +175,7 @@ func LoadExchange(dev *cuda.Device) (*ExchangeSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &ExchangeSet{module: m, numSMs: dev.Info().SMs, bulk: dev.Info().Major >= 9}
+	s := &ExchangeSet{module: m, numSMs: dev.Info().SMs, sm90: dev.Info().Major >= 9}
 	if err := s.functions(dev.Info().SharedBytes); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -219,13 +228,21 @@ func (s *ExchangeSet) Close() error { return s.module.Close() }
 // fewTokens is dispatch.cu's SOLO: rows of so few tokens go through registers.
 const fewTokens = 256
 
+// run launches so that the kernel's start overlaps with the end of the one in front.
+func run[P any](s *ExchangeSet, st *cuda.Stream, fn *cuda.Function, l *cuda.Launch, a *P) error {
+	if s.sm90 {
+		l.Overlap = 1
+	}
+	return cuda.Run(st, fn, l, a)
+}
+
 // bulkBytes is dispatch.cu's BULK_BYTES.
-const bulkBytes = 4 * 6 * 8192
+const bulkBytes = 4 * 5 * 8192
 
 // private is the words of all warps' counters, as index.cu has them.
 const private = 8192
 
-func countingWarps(columns int) int { return max(1, min(Threads/32, private/columns)) }
+func countingWarps(columns int) int { return max(1, min(12, private/columns)) }
 
 // Dispatch launches on blocks blocks. Ranks may take different numbers.
 func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) error {
@@ -235,17 +252,17 @@ func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) err
 	l := cuda.Linear(blocks, Threads)
 	l.Shared = uint32(words * 4)
 	a.Bulk = 0
-	if s.bulk && bulkBytes <= s.shared && a.Tokens > fewTokens {
-		a.Bulk = 1
-		l.Shared = max(l.Shared, bulkBytes)
+	if at := (l.Shared + 127) / 128 * 128; s.sm90 && int(at)+bulkBytes <= s.shared && a.Tokens > fewTokens {
+		a.Bulk = uint64(at)
+		l.Shared = at + bulkBytes
 	}
-	return cuda.Run(st, s.dispatch, &l, a)
+	return run(s, st, s.dispatch, &l, a)
 }
 
 // Combine launches on blocks blocks. Ranks may take different numbers.
 func (s *ExchangeSet) Combine(st *cuda.Stream, a *CombineArgs, blocks int) error {
 	l := cuda.Linear(blocks, Threads)
-	return cuda.Run(st, s.combine, &l, a)
+	return run(s, st, s.combine, &l, a)
 }
 
 // IndexBlocks is the blocks of Index for up to maxRows rows.
@@ -261,7 +278,7 @@ func (s *ExchangeSet) Index(st *cuda.Stream, a *IndexArgs) error {
 	width := int(a.Experts.NumLocal) + 1
 	l := cuda.Linear(IndexBlocks(int(a.MaxRows), int(a.Experts.TopK)), Threads)
 	l.Shared = uint32((countingWarps(width) + 1) * width * 4)
-	return errors.Join(cuda.Run(st, s.indexCount, &l, a), cuda.Run(st, s.indexPlace, &l, a))
+	return errors.Join(run(s, st, s.indexCount, &l, a), run(s, st, s.indexPlace, &l, a))
 }
 
 // over returns a grid for work items of a warp each, at most maxBlocks.
@@ -273,23 +290,23 @@ func (s *ExchangeSet) over(warps int) cuda.Launch {
 // Quantise narrows rows to e4m3.
 func (s *ExchangeSet) Quantise(st *cuda.Stream, a *QuantArgs) error {
 	l := s.over(int(a.Rows) * int(a.Hidden+127) / 128)
-	return cuda.Run(st, s.quantise, &l, a)
+	return run(s, st, s.quantise, &l, a)
 }
 
 // Partials makes partial rows.
 func (s *ExchangeSet) Partials(st *cuda.Stream, a *PartialArgs) error {
 	l := s.over(int(a.MaxRows))
-	return cuda.Run(st, s.partials, &l, a)
+	return run(s, st, s.partials, &l, a)
 }
 
 // Bias rounds sums plus bias.
 func (s *ExchangeSet) Bias(st *cuda.Stream, a *BiasArgs, rows int) error {
 	l := s.over(rows * int(a.Hidden) / 32)
-	return cuda.Run(st, s.addBias, &l, a)
+	return run(s, st, s.addBias, &l, a)
 }
 
 // Expand copies rows to slots, of which there are at most maxSlots.
 func (s *ExchangeSet) Expand(st *cuda.Stream, a *ExpandArgs, maxSlots int) error {
 	l := s.over(maxSlots)
-	return cuda.Run(st, s.expand, &l, a)
+	return run(s, st, s.expand, &l, a)
 }

@@ -4,15 +4,26 @@
 // choices at a time; lanes with the same expert find their order among themselves by a match, and a counter per warp and
 // expert carries on. So places follow (row, k) and no atomic decides one.
 
-// Experts is where experts live: start[numExperts + 1], replicas[numPhysical], rankOf[numPhysical], first[numRanks + 1].
+// Experts is where experts live: a table start[numExperts + 1], replicas[numPhysical]. The first more ranks own per + 1
+// experts, the others per.
 struct Experts {
     u64 table;
     u32 numExperts, numPhysical, numRanks, rank, plain, topK, numLocal, alignment; // plain: the expert's id is its number
+    u32 per, more;
 };
 
 // NUM_STATS counters come before those of each local expert: dispatches, tokens, copies, copies to others, slots, ids that
 // are none, copies without room.
 #define NUM_STATS 8
+
+// STAMP notes when block 0 comes to a phase, in cycles, behind the counters: in a build that looks for time.
+#ifdef WEFT_STAMPS
+#define STAMP(stats, experts, i)                                                                                               \
+    if (blockIdx.x == 0 && threadIdx.x == 0)                                                                                   \
+    ((u64 *)(stats))[NUM_STATS + (experts).numLocal + (i)] = clock64()
+#else
+#define STAMP(stats, experts, i)
+#endif
 
 // place_of returns the global number of the expert that a choice goes to, or -1.
 __device__ __forceinline__ int place_of(const Experts &x, u32 source, u32 token, int id) {
@@ -26,25 +37,23 @@ __device__ __forceinline__ int place_of(const Experts &x, u32 source, u32 token,
         at += (source + token) % n;
     return start[x.numExperts + 1 + at];
 }
-__device__ __forceinline__ u32 rank_of(const Experts &x, int g) {
-    return ((const int *)x.table)[x.numExperts + 1 + x.numPhysical + g];
+__device__ __forceinline__ u32 rank_of(const Experts &x, u32 g) {
+    u32 large = x.more * (x.per + 1);
+    return g < large ? g / (x.per + 1) : x.more + (g - large) / x.per;
 }
-__device__ __forceinline__ int first_of(const Experts &x, u32 rank) {
-    return ((const int *)x.table)[x.numExperts + 1 + 2 * x.numPhysical + rank];
-}
+__device__ __forceinline__ int first_of(const Experts &x, u32 rank) { return rank * x.per + min(rank, x.more); }
 __device__ __forceinline__ u32 padded(u32 n, u32 alignment) { return (n + alignment - 1) / alignment * alignment; }
 __device__ __forceinline__ u32 lanes_below() { return (1u << (threadIdx.x & 31)) - 1; }
 
-// PRIVATE is the words of all warps' counters: with many experts fewer warps count.
+// PRIVATE is the words of all warps' counters: with many experts fewer warps count. COUNTERS is the most that do.
 #define PRIVATE 8192u
-__device__ __forceinline__ u32 counting_warps(u32 columns) {
-    u32 n = PRIVATE / columns;
-    return n < 1 ? 1 : n > blockDim.x / 32 ? blockDim.x / 32 : n;
-}
+#define COUNTERS 12u
+__device__ __forceinline__ u32 counting_warps(u32 columns) { return max(1u, min(COUNTERS, PRIVATE / columns)); }
 
-// prefix_warps makes counters [warps][columns] exclusive prefix sums over warps, and sums the totals. A whole block.
-__device__ void prefix_warps(u32 *counters, u32 *total, u32 warps, u32 columns) {
-    for (u32 i = threadIdx.x; i < columns; i += blockDim.x) {
+// prefix_warps makes counters [warps][columns] exclusive prefix sums over warps, and sums the totals. A whole block; thread is
+// a number for each of its threads.
+__device__ void prefix_warps(u32 *counters, u32 *total, u32 warps, u32 columns, u32 thread) {
+    for (u32 i = thread; i < columns; i += blockDim.x) {
         u32 sum = 0;
         for (u32 w = 0; w < warps; w++) {
             u32 v = counters[w * columns + i];
@@ -143,6 +152,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_index_count(const 
     __shared__ int starts[MAX_RANKS + 1];
     __shared__ u32 last, bad;
     const Experts &x = d.experts;
+    after_earlier();
     u32 t = threadIdx.x, columns = x.numLocal, width = columns + 1, warps = counting_warps(width), warp = t / 32;
     u32 *total = pool + warps * width;
     gathered_rows(d, starts);
@@ -156,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_index_count(const 
         index_count(d, starts, pool + warp * width, (u32)((u64)rows * id / team) * x.topK,
                     (u32)((u64)rows * (id + 1) / team) * x.topK, &bad);
     __syncthreads();
-    prefix_warps(pool, total, warps, width);
+    prefix_warps(pool, total, warps, width, t);
     __syncthreads();
     u32 *scratch = (u32 *)d.scratch;
     for (u32 i = t; i < columns; i += blockDim.x)
@@ -218,6 +228,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_index_place(const 
     extern __shared__ __align__(128) u32 pool[];
     __shared__ int starts[MAX_RANKS + 1];
     const Experts &x = d.experts;
+    after_earlier();
     u32 t = threadIdx.x, columns = x.numLocal, width = columns + 1, warps = counting_warps(width), warp = t / 32;
     u32 *total = pool + warps * width;
     gathered_rows(d, starts);
@@ -230,7 +241,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_index_place(const 
     if (warp < warps)
         index_count(d, starts, mine, lo, hi, 0);
     __syncthreads();
-    prefix_warps(pool, total, warps, width);
+    prefix_warps(pool, total, warps, width, t);
     const int *counts = (const int *)d.counts, *offsets = (const int *)d.offsets;
     const u32 *scratch = (const u32 *)d.scratch + blockIdx.x * width;
     int *row = (int *)d.row, *ks = (int *)d.k, *slot = (int *)d.slot;
@@ -272,6 +283,7 @@ struct ExpandArgs {
 
 // weft_expand makes one copy for each slot, zeros in padding. A warp for each slot; it waits for nobody.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_expand(const __grid_constant__ ExpandArgs d) {
+    after_earlier();
     u32 slots = ((const int *)d.offsets)[d.numLocal], lane = threadIdx.x & 31;
     bool vector = ((d.dst | d.src | d.bytes) & 15) == 0;
     for (u64 s = (blockIdx.x * blockDim.x + threadIdx.x) / 32; s < slots; s += gridDim.x * (blockDim.x / 32)) {

@@ -41,7 +41,7 @@ struct DispatchArgs {
     u64 src, ids, weights, numTokens; // numTokens: int on the device, or 0
     i64 srcStride;                    // bytes
     u32 tokens, rowBytes, dtype, fp8, flags, spread; // rowBytes: on the wire
-    u64 bulk; // 1: there is shared memory for bulk copies
+    u64 bulk, pad; // bulk 1: there is shared memory for bulk copies
 };
 
 // Route is a block's view of one dispatch.
@@ -51,7 +51,8 @@ struct Route {
     u32 tokens, warps, last;
     int keep[MAX_RANKS], base[MAX_RANKS]; // rows of this rank that go to each, and their first place there
     int chunk[MAX_RANKS];                 // rows of earlier blocks
-    int recv, why, dropped, fullest;
+    int recv, why, dropped, fullest, gone;
+    u32 numSlots;
     u32 *masks;       // [tokens]: the ranks of each; the block's own when they are few
     u32 few[SOLO];
 };
@@ -78,12 +79,18 @@ __device__ void count_rows(const DispatchArgs &d, const Route &r, u32 *mine) {
     for (u32 t = lo; t < hi; t += 32) {
         u32 token = t + lane, mask = 0;
         if (token < hi) {
-            for (u32 k = 0; k < x.topK; k++) {
-                int g = place_of(x, x.rank, token, ids[(u64)token * x.topK + k]);
-                if (g < 0)
-                    bad++;
-                else
-                    mask |= 1u << rank_of(x, g);
+            for (u32 k = 0; k < x.topK; k += 8) {
+                int id[8];
+#pragma unroll
+                for (u32 j = 0; j < 8; j++)
+                    id[j] = k + j < x.topK ? ids[(u64)token * x.topK + k + j] : -1;
+#pragma unroll
+                for (u32 j = 0; j < 8; j++) {
+                    int g = place_of(x, x.rank, token, id[j]);
+                    if (g >= 0)
+                        mask |= 1u << rank_of(x, g);
+                    bad += g < 0 && k + j < x.topK;
+                }
             }
             r.masks[token] = mask;
         }
@@ -170,12 +177,12 @@ __device__ void speak(const DispatchArgs &d, const u32 *total, u64 e) {
 
 // listen waits for everyone's choices per expert: total, and before, of the ranks in front of this one. It returns why it
 // gave up to each thread.
-__device__ u32 listen(const DispatchArgs &d, u32 *total, u32 *before, u64 e, u32 &from) {
+__device__ u32 listen(const DispatchArgs &d, u32 *total, u32 *before, u64 e, u32 &from, u32 threads) {
     const Experts &x = d.ex.experts;
     Ctl *c = d.meet.ctl;
     u32 lines = (x.numPhysical + 1) / 2;
     const Line *mine = (const Line *)(d.ex.peers[x.rank] + d.ex.tally) + (e & 1) * x.numRanks * lines;
-    for (u32 i = threadIdx.x; i < x.numRanks * lines; i += blockDim.x) {
+    for (u32 i = threadIdx.x; i < x.numRanks * lines; i += threads) {
         u32 p = i / lines, w = i - p * lines, why;
         Patience wait = {};
         Line v;
@@ -249,9 +256,9 @@ __device__ void matrix(const DispatchArgs &d, const Shared &sh, Route &r) {
 }
 
 // place_experts makes each expert's first slot on its rank, and where this rank's choices go after those of earlier ranks.
-__device__ void place_experts(const Experts &x, const u32 *total, u32 *offset, u32 *numSlots) {
+__device__ void place_experts(const Experts &x, const u32 *total, u32 *offset, u32 *numSlots, u32 threads) {
     u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-    for (u32 r = warp; r < x.numRanks; r += blockDim.x / 32) {
+    for (u32 r = warp; r < x.numRanks; r += threads / 32) {
         u32 lo = first_of(x, r), hi = first_of(x, r + 1), sum = 0;
         for (u32 i = lo; i < hi; i += 32) {
             u32 g = i + lane, all;

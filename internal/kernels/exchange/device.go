@@ -42,12 +42,9 @@ func newDevice(x *Core) (*Device, error) {
 		return nil, fmt.Errorf("TopK %d, %d experts with replicas, %d ranks; on a GPU at most %d, %d, %d",
 			x.Cfg.TopK, p.NumPhysical(), size, kernels.MaxTopK, kernels.MaxPhysical, kernels.MaxRanks)
 	}
-	first := make([]int32, size+1)
-	for r := range size {
-		first[r+1] = first[r] + int32(p.NumLocal(r))
-	}
-	var start, replicas, ranks []int32
-	replicas = make([]int32, p.NumPhysical())
+	per, more := p.NumPhysical()/size, p.NumPhysical()%size
+	var start []int32
+	replicas := make([]int32, p.NumPhysical())
 	next := make([]int32, p.NumExperts+1)
 	for e := range p.NumPhysical() {
 		next[logical(p.Physical, e)+1]++
@@ -60,26 +57,21 @@ func newDevice(x *Core) (*Device, error) {
 	for e := range p.NumPhysical() { // replicas in the order of Physical, as Placement.Place counts them
 		rank, local := p.OwnerOfPhysical(e)
 		l := logical(p.Physical, e)
-		replicas[next[l]] = first[rank] + int32(local)
+		replicas[next[l]] = int32(rank*per + min(rank, more) + local)
 		plain = plain && int(replicas[next[l]]) == l
 		next[l]++
 	}
-	for r := range size {
-		for range p.NumLocal(r) {
-			ranks = append(ranks, int32(r))
-		}
-	}
-	table := append(append(append(start, replicas...), ranks...), first...)
+	table := append(start, replicas...)
 	buf, err := d.Alloc(dtype.I32, 1, len(table))
 	if err == nil {
 		err = comm.Copy(x.Comm, comm.Stream{}, buf, comm.Of(table, len(table)))
 	}
 	if err == nil {
-		d.Stats, err = d.Alloc(dtype.I64, 1, kernels.NumStats+x.NumLocal)
+		d.Stats, err = d.Alloc(dtype.I64, 1, kernels.NumStats+x.NumLocal+kernels.NumStamps)
 	}
 	d.Experts = kernels.Experts{Table: uint64(buf.Addr()), NumExperts: uint32(p.NumExperts), NumPhysical: uint32(p.NumPhysical()),
 		NumRanks: uint32(size), Rank: uint32(x.Comm.Rank()), TopK: uint32(x.Cfg.TopK), NumLocal: uint32(x.NumLocal),
-		Alignment: uint32(x.Cfg.Alignment)}
+		Alignment: uint32(x.Cfg.Alignment), Per: uint32(per), More: uint32(more)}
 	if plain {
 		d.Experts.Plain = 1
 	}
@@ -233,7 +225,7 @@ func (s *state) Counts(ctx context.Context) (counts, offsets []int32, err error)
 func (d *Device) stats() (st ep.Stats) {
 	n := d.core.NumLocal
 	list := make([]int64, kernels.NumStats+n)
-	if d.core.closed || comm.Copy(d.core.Comm, comm.Stream{}, comm.Of(list, len(list)), d.Stats) != nil {
+	if d.core.closed || comm.Copy(d.core.Comm, comm.Stream{}, comm.Of(list, len(list)), d.Stats.Columns(0, len(list))) != nil {
 		return ep.Stats{ExpertTokens: make([]int64, n)}
 	}
 	return ep.Stats{NumDispatches: list[0], NumTokens: list[1], NumCopies: list[2], NumCrossCopies: list[3], NumSlots: list[4],

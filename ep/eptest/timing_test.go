@@ -1,4 +1,4 @@
-package alltoall_test
+package eptest_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
 	"github.com/weftgo/weft/internal/gputest"
+	"github.com/weftgo/weft/internal/kernels"
 )
 
 // row is one line of the results.
@@ -243,20 +244,6 @@ type run struct {
 	turn  uint32
 }
 
-// one enqueues a dispatch and a combine.
-func (r *run) one(mark func(int)) error {
-	mark(0)
-	got, err := r.problem.x.Dispatch(r.s, r.in, ep.Routing{IDs: r.ids, Weights: r.w})
-	if err != nil {
-		return err
-	}
-	r.y = got.Y
-	mark(1)
-	err = r.problem.x.Combine(r.s, r.out, got.Y, got)
-	mark(2)
-	return err
-}
-
 // held enqueues fn behind a word and a barrier, and releases all ranks when all have enqueued: no time of the host is in it.
 func (r *run) held(fn func() error) error {
 	r.turn++
@@ -269,11 +256,11 @@ func (r *run) held(fn func() error) error {
 
 const graphPairs = 10
 
-// graph makes an executable of several pairs.
-func (r *run) graph(ctx context.Context) (*cuda.Exec, error) {
+// graph makes an executable of several calls of fn.
+func (r *run) graph(ctx context.Context, fn func() error) (*cuda.Exec, error) {
 	g, err := r.stream.Capture(func() error {
 		for range graphPairs {
-			if err := r.one(func(int) {}); err != nil {
+			if err := fn(); err != nil {
 				return err
 			}
 		}
@@ -289,33 +276,52 @@ func (r *run) graph(ctx context.Context) (*cuda.Exec, error) {
 	return exec, errors.Join(g.Close(), exec.Upload(r.stream), r.stream.Wait(ctx))
 }
 
-// times returns a rank's medians of a dispatch, a combine, and a pair in a graph.
-func (r *run) times(ctx context.Context) (us [3]float64, err error) {
-	if err := r.one(func(int) {}); err != nil {
+// dispatch enqueues a dispatch whose result nobody takes.
+func (r *run) dispatch() error {
+	got, err := r.problem.x.Dispatch(r.s, r.in, ep.Routing{IDs: r.ids, Weights: r.w})
+	if err == nil {
+		r.y = got.Y
+		got.Release()
+	}
+	return err
+}
+
+// pair enqueues a dispatch and a combine.
+func (r *run) pair() error {
+	got, err := r.problem.x.Dispatch(r.s, r.in, ep.Routing{IDs: r.ids, Weights: r.w})
+	if err != nil {
+		return err
+	}
+	return r.problem.x.Combine(r.s, r.out, got.Y, got)
+}
+
+// times returns a rank's medians of a dispatch, and of a dispatch and a combine, in graphs.
+func (r *run) times(ctx context.Context) (us [2]float64, err error) {
+	if err := errors.Join(r.dispatch(), r.pair()); err != nil {
 		return us, err
 	}
 	if err := errors.Join(r.x.filled(r.stream, r.y), r.c.Wait(ctx, r.s)); err != nil {
 		return us, err
 	}
-	exec, err := r.graph(ctx)
-	if err != nil {
-		return us, err
+	var exec [2]*cuda.Exec
+	for i, fn := range []func() error{r.dispatch, r.pair} {
+		if exec[i], err = r.graph(ctx, fn); err != nil {
+			return us, err
+		}
 	}
 	r.gate.pass()
-	apart := r.x.between(r.stream, 7, 2, func(mark func(int)) error {
-		return r.held(func() error { return r.one(mark) })
-	})
-	r.gate.pass()
-	both := r.x.between(r.stream, 5, 1, func(mark func(int)) error {
-		return r.held(func() error {
-			mark(0)
-			err := exec.Launch(r.stream)
-			mark(1)
-			return err
-		})
-	})
-	r.gate.pass()
-	return [3]float64{apart[0], apart[1], both[0] / graphPairs}, errors.Join(r.c.Wait(ctx, r.s), exec.Close())
+	for i := range exec {
+		us[i] = r.x.between(r.stream, 5, 1, func(mark func(int)) error {
+			return r.held(func() error {
+				mark(0)
+				err := exec[i].Launch(r.stream)
+				mark(1)
+				return err
+			})
+		})[0] / graphPairs
+		r.gate.pass()
+	}
+	return us, errors.Join(r.c.Wait(ctx, r.s), exec[0].Close(), exec[1].Close())
 }
 
 // pair times one dispatch and one combine. there and back say how many rows a token moves: 1 means 1 + D, 8 means 1 + 8, 10
@@ -329,8 +335,8 @@ func (x *timer) pair(w *comm.World, layout, output string, cfg ep.Config, there,
 	require.NoError(x.t, aux.Wait(context.Background()))
 	g := &gate{n: timedRanks, open: make(chan struct{})}
 	var mu, auxMu sync.Mutex
-	var worst [3]float64
-	copies := 0.0
+	var worst [2]float64
+	copies, n := 0.0, cfg.MaxTokensPerRank*timedRanks
 	require.NoError(x.t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		p, err := x.problem(ctx, c, cfg)
 		if err != nil {
@@ -347,13 +353,31 @@ func (x *timer) pair(w *comm.World, layout, output string, cfg ep.Config, there,
 		}
 		copies += p.copies / timedRanks
 		mu.Unlock()
-		return p.free(ctx, c)
+		return errors.Join(x.stamps(ctx, c, p, n), p.free(ctx, c))
 	}))
 	require.NoError(x.t, errors.Join(aux.Wait(context.Background()), aux.Close(), x.dev.Free(words)))
-	n := cfg.MaxTokensPerRank * timedRanks
-	x.add(row{Op: "dispatch " + layout, How: "stream", Tokens: n, Copies: copies, TimeUs: worst[0]}, moved(n, there, copies))
-	x.add(row{Op: "combine " + output, How: "stream", Tokens: n, Copies: copies, TimeUs: worst[1]}, moved(n, back, copies))
-	x.add(row{Op: layout + " + " + output, How: "graph", Tokens: n, Copies: copies, TimeUs: worst[2]}, moved(n, there, copies)+moved(n, back, copies))
+	x.add(row{Op: "dispatch " + layout, How: "graph", Tokens: n, Copies: copies, TimeUs: worst[0]}, moved(n, there, copies))
+	x.add(row{Op: "combine " + output, How: "graph, pair less dispatch", Tokens: n, Copies: copies, TimeUs: worst[1] - worst[0]}, moved(n, back, copies))
+	x.add(row{Op: layout + " + " + output, How: "graph", Tokens: n, Copies: copies, TimeUs: worst[1]}, moved(n, there, copies)+moved(n, back, copies))
+}
+
+// stamps logs when block 0 of rank 1 came to the phases of its latest dispatch, in cycles, in a build that notes them.
+func (x *timer) stamps(ctx context.Context, c *comm.Comm, p *problem, n int) error {
+	if os.Getenv("WEFT_KERNEL_STAMPS") != "1" || c.Rank() != 1 {
+		return nil
+	}
+	all := p.x.Dev.Stats
+	host := make([]int64, all.Cols())
+	err := comm.Copy(c, comm.Stream{}, comm.Of(host, len(host)), all)
+	if err == nil {
+		at := host[len(host)-kernels.NumStamps:]
+		text := ""
+		for i := range 8 {
+			text += fmt.Sprintf(" %d", at[i+1]-at[i])
+		}
+		x.t.Logf("stamps %d tokens:%s", n, text)
+	}
+	return err
 }
 
 // moved is the bytes of pair's kinds.

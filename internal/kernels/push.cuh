@@ -1,0 +1,189 @@
+// How dispatch sends rows: through registers, narrowed to fp8, or by bulk copies. See dispatch.cu.
+
+// copy_out copies units [lo, hi) of V of a row to n places; lane i holds place i.
+template <class V> __device__ __forceinline__ void copy_out(const u8 *src, u64 place, u32 n, u32 lo, u32 hi) {
+    const int UNROLL = sizeof(V) == 16 ? 8 : 4;
+    u32 lane = threadIdx.x & 31;
+    for (u32 u = lo; u < hi; u += 32 * UNROLL) {
+        V v[UNROLL];
+#pragma unroll
+        for (int i = 0; i < UNROLL; i++)
+            if (u + i * 32 + lane < hi)
+                v[i] = load_stream((const V *)src + u + i * 32 + lane);
+        for (u32 p = 0; p < n; p++) {
+            V *to = (V *)__shfl_sync(~0u, place, p) + u + lane;
+#pragma unroll
+            for (int i = 0; i < UNROLL; i++)
+                if (u + i * 32 + lane < hi)
+                    to[i * 32] = v[i];
+        }
+    }
+}
+
+// Places are where a token's row goes: lane i of a warp holds place i.
+struct Places {
+    u64 row, base; // its address; its rank's region
+    int at;
+    u32 n;
+};
+
+__device__ __forceinline__ Places places_of(const DispatchArgs &d, u32 token) {
+    const Exchange &ex = d.ex;
+    u32 lane = threadIdx.x & 31;
+    int at = -1, rank = -1;
+    if (d.flags & EXPANDED) {
+        if (lane < ex.experts.topK) {
+            Term v = ((const Term *)d.bank.terms)[(u64)token * ex.experts.topK + lane];
+            at = v.slot;
+            rank = v.rank;
+        }
+    } else if (lane < ex.fan) {
+        Sent v = ((const Sent *)d.bank.rows)[(u64)token * ex.fan + lane];
+        at = v.row;
+        rank = v.rank;
+    }
+    u32 ends = __ballot_sync(~0u, rank < 0);
+    Places p = {0, 0, at, ends ? (u32)__ffs(ends) - 1 : 32};
+    if (lane < p.n) {
+        p.base = ex.peers[rank];
+        p.row = p.base + d.bank.x + (u64)at * d.rowBytes;
+    }
+    return p;
+}
+
+// Work is the block's share of pushing: its tokens, and how many warps share a row of units.
+struct Work {
+    u32 n, parts;
+};
+
+__device__ __forceinline__ Work work_of(const Route &r, u32 units, u32 least, u32 warps) {
+    u32 limit = r.step == 1 ? r.hi : r.tokens;
+    Work w = {limit > r.first ? (limit - r.first + r.step - 1) / r.step : 0, 1};
+    u32 most = (units + least - 1) / least;
+    if (w.n > 0)
+        w.parts = max(1u, min(warps / w.n, most));
+    return w;
+}
+
+// push_fp8 narrows the block's rows on their way.
+__device__ void push_fp8(const DispatchArgs &d, const Route &r) {
+    u32 lane = threadIdx.x & 31, hidden = d.ex.hidden, groups = (hidden + GROUP - 1) / GROUP;
+    Work w = work_of(r, groups, 1, blockDim.x / 32);
+    bool vector = vectors4(d.src, d.srcStride, d.dtype);
+    for (u32 i = threadIdx.x / 32; i < w.n * w.parts; i += blockDim.x / 32) {
+        u32 token = r.first + i / w.parts * r.step, part = i % w.parts;
+        Places p = places_of(d, token);
+        const u8 *src = (const u8 *)d.src + (u64)token * d.srcStride;
+        float *scales = (float *)(p.base + d.bank.scales) + (u64)p.at * groups;
+        for (u32 g = groups * part / w.parts; p.n > 0 && g < groups * (part + 1) / w.parts; g++) {
+            float v[4], scale;
+            u32 c = g * GROUP + lane * 4;
+            load4(v, src, d.dtype, c, hidden, vector);
+            u32 q = quantise4(v, scale);
+            DELAY();
+            for (u32 k = 0; k < p.n; k++)
+                store4((u8 *)__shfl_sync(~0u, p.row, k), q, c, hidden);
+            if (lane < p.n)
+                scales[g] = scale;
+        }
+    }
+}
+
+// push_units sends the block's rows through registers, in the widest units that alignment allows.
+__device__ void push_units(const DispatchArgs &d, const Route &r) {
+    u64 align = d.src | (u64)d.srcStride | d.rowBytes;
+    u32 unit = align & 1 ? 1 : align & 2 ? 2 : align & 4 ? 4 : align & 8 ? 8 : 16, units = d.rowBytes / unit;
+    Work w = work_of(r, units, 32, blockDim.x / 32);
+    for (u32 i = threadIdx.x / 32; i < w.n * w.parts; i += blockDim.x / 32) {
+        u32 token = r.first + i / w.parts * r.step, part = i % w.parts;
+        Places p = places_of(d, token);
+        const u8 *src = (const u8 *)d.src + (u64)token * d.srcStride;
+        u32 lo = (u32)((u64)units * part / w.parts), hi = (u32)((u64)units * (part + 1) / w.parts);
+        DELAY();
+        switch (unit) {
+        case 16: copy_out<uint4>(src, p.row, p.n, lo, hi); break;
+        case 8: copy_out<uint2>(src, p.row, p.n, lo, hi); break;
+        case 4: copy_out<u32>(src, p.row, p.n, lo, hi); break;
+        case 2: copy_out<u16>(src, p.row, p.n, lo, hi); break;
+        default: copy_out<u8>(src, p.row, p.n, lo, hi);
+        }
+    }
+}
+
+#if __CUDA_ARCH__ >= 900
+// STREAMS warps, those that do not count, push by bulk copies; each has a ring of STAGES pieces of shared memory.
+#ifndef AHEAD
+#define STREAMS 4u
+#define STAGES 5u
+#define AHEAD 2u
+#define PIECE 8192u
+#endif
+#define BULK_BYTES (STREAMS * STAGES * PIECE)
+
+// push_bulk sends the block's rows by bulk copies: a row's piece is loaded once into shared memory and stored from there to
+// all its places, a store by each lane. Nothing passes through registers; loads of AHEAD pieces and the stores of others are
+// in flight. A lane waits for its own stores before the second meeting.
+__device__ void push_bulk(const DispatchArgs &d, const Route &r, u8 *memory, u64 *full) {
+    u32 warp = threadIdx.x / 32 - COUNTERS, lane = threadIdx.x & 31, pieces = (d.rowBytes + PIECE - 1) / PIECE;
+    Work w = work_of(r, 1, 1, 1);
+    u32 count = w.n * pieces, mine = warp < count ? (count - warp + STREAMS - 1) / STREAMS : 0;
+    const u64 policy = streaming();
+    full += warp * STAGES;
+    memory += warp * STAGES * PIECE;
+    if (lane == 0)
+        for (u32 i = 0; i < STAGES; i++)
+            full_init(full + i);
+    async_fence(); // the barriers; and rows that earlier kernels wrote
+    __syncwarp();
+    Places p = {};
+    for (u32 done = 0, loads = 0; done < mine; done++) {
+        for (; loads < mine && loads < done + AHEAD; loads++) {
+            async_read<STAGES - AHEAD>(); // what was stored from this stage has been read
+            __syncwarp();
+            if (lane == 0) {
+                u32 i = warp + loads * STREAMS, token = r.first + i / pieces * r.step, at = i % pieces * PIECE;
+                u32 bytes = min(PIECE, d.rowBytes - at), s = loads % STAGES;
+                full_expect(full + s, bytes);
+                async_load(memory + s * PIECE, (const u8 *)d.src + (u64)token * d.srcStride + at, bytes, full + s, policy);
+            }
+        }
+        u32 i = warp + done * STREAMS, s = done % STAGES, at = i % pieces * PIECE;
+        p = places_of(d, r.first + i / pieces * r.step);
+        full_wait(full + s, done / STAGES & 1);
+        DELAY();
+        if (lane < p.n)
+#if HINT
+            async_store((u8 *)p.row + at, memory + s * PIECE, min(PIECE, d.rowBytes - at), policy);
+#else
+            async_store((u8 *)p.row + at, memory + s * PIECE, min(PIECE, d.rowBytes - at));
+#endif
+        async_commit();
+    }
+    async_complete();
+}
+#endif
+
+// push_rows sends the block's rows. bulk is shared memory for bulk copies, or 0.
+__device__ void push_rows(const DispatchArgs &d, const Route &r, u8 *bulk, u64 *full) {
+    if (d.fp8) {
+        push_fp8(d, r);
+        return;
+    }
+#if __CUDA_ARCH__ >= 900
+    if (bulk) {
+        if (threadIdx.x / 32 - COUNTERS < STREAMS)
+            push_bulk(d, r, bulk, full);
+        return;
+    }
+#endif
+    push_units(d, r);
+}
+
+// may_bulk says whether bulk copies can push the block's rows.
+__device__ __forceinline__ bool may_bulk(const DispatchArgs &d, const Route &r) {
+#if __CUDA_ARCH__ >= 900
+    return d.bulk && !d.fp8 && d.rowBytes >= 1024 && r.step == 1 && ((d.src | (u64)d.srcStride | d.rowBytes) & 15) == 0;
+#else
+    return false;
+#endif
+}
