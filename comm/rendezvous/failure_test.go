@@ -165,6 +165,22 @@ func TestAbort(t *testing.T) {
 	require.ErrorIs(t, clients[2].Set(t.Context(), "x", nil), comm.Aborted)
 }
 
+// A context of the job ends when another process is lost, with that as its cause.
+func TestContext(t *testing.T) {
+	clients := joinAll(t, 2, Config{})
+	ctx, cancel := clients[0].Context(t.Context())
+	defer cancel()
+	require.NoError(t, ctx.Err())
+	require.NoError(t, clients[1].Abort(t.Context(), errors.New("no memory")))
+	<-ctx.Done()
+	require.ErrorIs(t, context.Cause(ctx), comm.Remote)
+	require.ErrorContains(t, context.Cause(ctx), "no memory")
+	ctx, cancel = clients[1].Context(t.Context())
+	<-ctx.Done()
+	cancel()
+	cancel()
+}
+
 // The worlds of all processes die with the first, with its reason.
 func TestGuard(t *testing.T) {
 	clients := joinAll(t, 2, Config{})

@@ -29,23 +29,25 @@ func together(ctx context.Context, out io.Writer, job rendezvous.Job, ranks, gpu
 		}
 		err = errors.Join(err, client.Leave(ctx))
 	}()
+	alive, cancel := client.Context(ctx) // ends when another process is lost
+	defer cancel()
 	gpus := job.LocalSize
 	if gpu >= 0 {
 		gpus = gpu + 1
 	} else {
 		gpu = job.LocalRank
 	}
-	why, err := noGPUs(ctx, client, gpus)
+	why, err := noGPUs(alive, client, gpus)
 	if err != nil {
 		return err
 	}
 	if why == "" {
-		return overNCCL(ctx, out, client, gpu)
+		return overNCCL(alive, out, client, gpu)
 	}
 	if job.Rank == 0 {
 		slog.Info("the processes add through their store", "because", why)
 	}
-	return overStore(ctx, out, client, ranks)
+	return overStore(alive, out, client, ranks)
 }
 
 // noGPUs says why the processes cannot use NCCL and so many GPUs on each node; "" when all can. It is the same in all processes.
