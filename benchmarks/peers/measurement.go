@@ -44,6 +44,11 @@ func (m *measurement) run(ctx context.Context, args []string) (record.Run, error
 	for round := range m.Rounds {
 		m.rows = append(m.rows, record.Row{Op: copyOp, Driver: "memory", Type: "u8", Ranks: runtime.GOMAXPROCS(0), Size: copyBytes, Cycle: round,
 			CopyGBs: copyRate()})
+		rows, err := pieces(ctx, round)
+		if err != nil {
+			return record.Run{}, err
+		}
+		m.rows = append(m.rows, rows...)
 		for i, g := range m.groups {
 			bar.Increment()
 			if err := m.turn(ctx, g, round, round+i); err != nil {

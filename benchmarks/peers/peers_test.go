@@ -114,6 +114,24 @@ func TestParseCells(t *testing.T) {
 	require.ErrorContains(t, err, "all_reduce 16 x")
 }
 
+// What a small call is made of is not a cell of the table, and stands above it.
+func TestPieces(t *testing.T) {
+	rows, err := pieces(context.Background(), 0)
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	require.Positive(t, rows[1].TimeUs)
+	rows[0].TimeUs, rows[1].TimeUs = 0.054, 0.061
+	slower := rows[0]
+	slower.TimeUs = 0.2
+	rows = append(rows, slower, row("all_reduce", "local", 8, 0, 0.2), row("all_reduce", "mpich", 8, 0, 0.3))
+	run := record.Run{Rows: rows}
+	require.Len(t, summarize(run), 1)
+	var out bytes.Buffer
+	require.NoError(t, print(&out, run))
+	require.Contains(t, out.String(), "from core to core in 54 ns")
+	require.Contains(t, out.String(), "one rank takes 61 ns")
+}
+
 // What is missing is named, with the command that installs it.
 func TestMissingLibraries(t *testing.T) {
 	dir := t.TempDir()
@@ -151,9 +169,9 @@ func TestPeersAreRight(t *testing.T) {
 			m := &measurement{flags: &f, groups: groups, libs: libs, errOut: io.Discard}
 			r, err := m.run(context.Background(), nil)
 			require.NoError(t, err)
-			require.Len(t, r.Rows, 1+2*(2*len(suite.Operations)-1)) // barrier has one size
+			require.Len(t, r.Rows, 3+2*(2*len(suite.Operations)-1)) // barrier has one size
 			require.NotEmpty(t, r.Header.Peers[lib])
-			for _, row := range r.Rows[1:] {
+			for _, row := range r.Rows[3:] {
 				require.Zero(t, *row.Wrong, "%s %s %d", row.Op, row.Driver, row.Size)
 				require.Positive(t, row.TimeUs)
 			}

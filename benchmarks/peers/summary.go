@@ -37,6 +37,9 @@ func summarize(run record.Run) []cell {
 			copies = append(copies, r.CopyGBs)
 			continue
 		}
+		if r.Op == lineOp || r.Op == callOp {
+			continue
+		}
 		k := key{r.Op, r.Ranks, r.Size}
 		if rounds[k] == nil {
 			rounds[k] = map[string]map[int]float64{}

@@ -42,6 +42,7 @@ func print(out io.Writer, run record.Run) error {
 			fmt.Fprintf(out, "# round %d: %d CPUs copy %.1f GB/s (read and written)\n", r.Cycle+1, r.Ranks, r.CopyGBs)
 		}
 	}
+	printPieces(out, run)
 	fmt.Fprint(out, fairness)
 	tally, wrong := map[string]int{}, int64(0)
 	for i, c := range cells {
@@ -58,6 +59,22 @@ func print(out io.Writer, run record.Run) error {
 		return fmt.Errorf("%d wrong elements; see the rows marked WRONG", wrong)
 	}
 	return nil
+}
+
+// printPieces writes the best of what a small call is made of.
+func printPieces(out io.Writer, run record.Run) {
+	best := map[string]float64{}
+	for _, r := range run.Rows {
+		if old, ok := best[r.Op]; (r.Op == lineOp || r.Op == callOp) && r.TimeUs > 0 && (!ok || r.TimeUs < old) {
+			best[r.Op] = r.TimeUs
+		}
+	}
+	if best[lineOp] > 0 {
+		fmt.Fprintf(out, "# a cache line goes from core to core in %.0f ns, a meeting of two ranks takes one way at least\n", 1e3*best[lineOp])
+	}
+	if best[callOp] > 0 {
+		fmt.Fprintf(out, "# an all_reduce of 8 bytes in a world of one rank takes %.0f ns\n", 1e3*best[callOp])
+	}
 }
 
 func heading(out io.Writer, run record.Run, ranks int, peers []string) {

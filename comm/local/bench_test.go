@@ -53,18 +53,24 @@ func BenchmarkLine(b *testing.B) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := range uint64(b.N) {
-			for there.Load() != i+1 {
-			}
+			look(there, i+1)
 			back.Store(i + 1)
 		}
 	})
 	for i := range uint64(b.N) {
 		there.Store(i + 1)
-		for back.Load() != i+1 {
-		}
+		look(back, i+1)
 	}
 	wg.Wait()
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/line")
+}
+
+func look(w *word, v uint64) {
+	for looks := 1; w.Load() != v; looks++ {
+		if looks%10000 == 0 {
+			runtime.Gosched() // the other may need this core
+		}
+	}
 }
 
 // BenchmarkCollectives times whole worlds. Bytes are those of the largest buffer of one rank.
