@@ -105,16 +105,23 @@ func TestTogetherFails(t *testing.T) {
 	require.Less(t, time.Since(start), 20*time.Second)
 }
 
-// Open MPI itself: WEFT_TEST_MPIRUN=mpirun go test ./examples/allreduce.
-func TestMPIRun(t *testing.T) {
-	mpirun := os.Getenv("WEFT_TEST_MPIRUN")
-	if mpirun == "" {
-		t.Skip("WEFT_TEST_MPIRUN is not set: the path of Open MPI's mpirun")
+// Launchers themselves, where they are: WEFT_TEST_MPIRUN=mpirun WEFT_TEST_TORCHRUN=torchrun go test ./examples/allreduce.
+func TestLaunchers(t *testing.T) {
+	for variable, args := range map[string]string{
+		"WEFT_TEST_MPIRUN":   "--allow-run-as-root --oversubscribe -n 3",
+		"WEFT_TEST_TORCHRUN": "--standalone --nproc-per-node 3 --no-python",
+	} {
+		t.Run(variable, func(t *testing.T) {
+			launcher := os.Getenv(variable)
+			if launcher == "" {
+				t.Skip(variable + " is not set: the path of that launcher")
+			}
+			cmd := exec.CommandContext(t.Context(), launcher, append(strings.Fields(args), os.Args[0])...)
+			cmd.Env = append(os.Environ(), "WEFT_TEST_ALLREDUCE=-ranks 2 -gpu 1000")
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			require.Contains(t, string(out), "6 ranks of 3 processes, the sum of {1, rank, rank*rank} is [6 15 55]")
+			require.Contains(t, string(out), "launcher=")
+		})
 	}
-	cmd := exec.CommandContext(t.Context(), mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "3", os.Args[0])
-	cmd.Env = append(os.Environ(), "WEFT_TEST_ALLREDUCE=-ranks 2 -gpu 1000")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "6 ranks of 3 processes, the sum of {1, rank, rank*rank} is [6 15 55]")
-	require.Contains(t, string(out), "launcher=openmpi")
 }
