@@ -82,3 +82,21 @@ func TestGraphGPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) { eptest.TestGraph(t, create, openGPU, d) })
 	}
 }
+
+// Both strategies and a replica's all-reduce give the same bits.
+func TestSameGPU(t *testing.T) {
+	gputest.Device(t)
+	eptest.TestSame(t, openGPU, map[string]eptest.New{"agrs": newAgrs, "alltoall": newAlltoall})
+}
+
+func TestLargeGPU(t *testing.T) {
+	gputest.Device(t)
+	eptest.TestLarge(t, newAlltoall, openGPU)
+}
+
+func TestDelaysGPU(t *testing.T) {
+	gputest.Device(t)
+	for name, create := range map[string]eptest.New{"alltoall": newAlltoall, "agrs": newAgrs} {
+		t.Run(name, func(t *testing.T) { eptest.TestDelays(t, create, openGPU) })
+	}
+}
