@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -292,6 +293,32 @@ func TestManyBodies(t *testing.T) {
 	wg.Wait()
 	require.Eventually(t, func() bool { return r.s.bodies.Load() == 0 }, 20*time.Second, time.Millisecond)
 	r.complete(object{"prompt": "x", "max_tokens": 1, "user": strings.Repeat("u", 60000)})
+}
+
+// Large bodies are made tokens of one at a time; small ones pass them, and a client that leaves gives its turn up.
+func TestLargeBodiesTakeTurns(t *testing.T) {
+	r := start(t, "tp1")
+	r.s.large <- struct{}{} // somebody's turn
+	large := object{"prompt": strings.Repeat("\n", largeBody), "max_tokens": 1}
+	answered := make(chan string, 1)
+	go func() { answered <- r.refused("/v1/completions", 400, large) }()
+	data, err := json.Marshal(object{"prompt": strings.Repeat(" ", largeBody)})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, "POST", r.url+"/tokenize", strings.NewReader(string(data)))
+	require.NoError(t, err)
+	_, err = r.c.Do(q)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	r.complete(object{"prompt": "x", "max_tokens": 1})
+	select {
+	case text := <-answered:
+		require.Fail(t, "answered without its turn", text)
+	default:
+	}
+	<-r.s.large
+	require.Contains(t, <-answered, "maximum context length is 1024")
+	require.Empty(t, r.s.large)
 }
 
 // A panic while an answer is written is that answer's error: the client of a stream is told in the stream, and the server goes on.

@@ -2,7 +2,7 @@
 //
 //	HTTP ── guard ──> route ── api.Parse ──> admit ── engine.Submit ──> choice ── detok ──> JSON, or server-sent events
 //	       key, size,                       queue      one for each       one for each
-//	       deadlines                        limit      prompt x n         prompt x n
+//	       deadlines                        limit      prompt x n         prompt x n, with toolcall for chats
 //
 // Every request ends: by its last token, by a stop string (the engine's request is aborted), by the client's leaving (its
 // context ends, and with it the engine's requests, so their blocks are free at once), by the deadline of a drain, or by an

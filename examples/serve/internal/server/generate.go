@@ -40,13 +40,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, parse func([]b
 		s.fail(w, bad)
 		return
 	}
-	req, bad := parse(body, s.limits)
-	if bad != nil {
-		s.fail(w, bad)
-		return
-	}
-	s.warn(req.Unknown)
-	prompts, bad := s.promptIDs(req)
+	req, prompts, bad := s.read(r.Context(), body, parse)
 	if bad != nil {
 		s.fail(w, bad)
 		return
@@ -75,6 +69,22 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, parse func([]b
 		s.meter.done(c)
 	}
 	s.meter.answered(a)
+}
+
+// read makes a request and the ids of its prompts of a body.
+func (s *Server) read(ctx context.Context, body []byte, parse func([]byte, api.Limits) (*api.Completion, *api.Error)) (*api.Completion, [][]int32, *api.Error) {
+	done, bad := s.turn(ctx, len(body))
+	if bad != nil {
+		return nil, nil, bad
+	}
+	defer done()
+	req, bad := parse(body, s.limits)
+	if bad != nil {
+		return nil, nil, bad
+	}
+	s.warn(req.Unknown)
+	prompts, bad := s.promptIDs(req)
+	return req, prompts, bad
 }
 
 // warn logs fields that nobody knows, each name once.

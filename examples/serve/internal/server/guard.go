@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -118,6 +119,23 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 func (c *counted) release() { c.sum.Add(-c.own) }
+
+// largeBody is from where on a body is read for its prompts one at a time: to make tokens of 16 MiB takes up to ten seconds of a core, most
+// often only to find that they are too many, and ranks need the cores.
+const largeBody = 256 << 10
+
+// turn waits until a body of that size may be made tokens of; done ends the turn.
+func (s *Server) turn(ctx context.Context, size int) (done func(), bad *api.Error) {
+	if size < largeBody {
+		return func() {}, nil
+	}
+	select {
+	case s.large <- struct{}{}:
+		return func() { <-s.large }, nil
+	case <-ctx.Done():
+		return nil, clientError(context.Cause(ctx))
+	}
+}
 
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, err *api.Error) {

@@ -106,7 +106,12 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	body, bad := s.body(w, r)
 	var q *api.Tokenize
+	var done func()
 	if bad == nil {
+		done, bad = s.turn(r.Context(), len(body))
+	}
+	if bad == nil {
+		defer done()
 		q, bad = api.ParseTokenize(body, s.limits)
 	}
 	var text string

@@ -73,15 +73,16 @@ type Server struct {
 	background context.Context // for what is over already and needs no waiting
 	draining   atomic.Bool
 	queue      queue
-	bodies     atomic.Int64 // bytes of bodies that are being read
-	warned     sync.Map     // unknown fields that were logged
+	bodies     atomic.Int64  // bytes of bodies that are being read
+	large      chan struct{} // holds the turn of a large body
+	warned     sync.Map      // unknown fields that were logged
 }
 
 // New returns a server over a deployment, which stays the caller's.
 func New(cfg Config) *Server {
 	cfg = cfg.withDefaults()
 	d := cfg.Deployment
-	s := &Server{cfg: cfg, engine: d.Engine, created: time.Now().Unix(), background: context.Background(),
+	s := &Server{cfg: cfg, engine: d.Engine, created: time.Now().Unix(), large: make(chan struct{}, 1), background: context.Background(),
 		keySum: sha256.Sum256([]byte(cfg.APIKey))}
 	s.queue.limit = d.Config.MaxSeqs*d.Config.Layout.DP + cfg.MaxQueued
 	const most = 1024 // choices of one request
