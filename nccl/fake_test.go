@@ -17,6 +17,9 @@ import (
 	"github.com/weftgo/weft/nccl"
 )
 
+// fakeOutput is what the latest child printed.
+var fakeOutput string
+
 const fakeEnv = "WEFT_TEST_FAKE_NCCL"
 
 // withFake runs a test of this binary in a child process whose libcuda and libnccl are those of testdata. The parent returns
@@ -64,6 +67,7 @@ func runFake(t *testing.T, dir string, env []string) bool {
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, string(out))
 	t.Log(string(out))
+	fakeOutput = string(out)
 	return false
 }
 
@@ -95,4 +99,12 @@ func TestFakeDriver(t *testing.T) {
 			return openFake(t, ranks, timeout, nil)
 		}),
 		commtest.Sizes([]int{1, 2, 3, 8}, nil))
+}
+
+func TestFakeExample(t *testing.T) {
+	if withFake(t, nil) {
+		Example()
+		return
+	}
+	require.Contains(t, fakeOutput, "[2 4 6]")
 }

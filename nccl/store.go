@@ -72,13 +72,24 @@ func (w *world) watch() {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			w.comm.Abort(comm.Errorf("world", w.cfg.First, comm.Remote, "the store that the processes share: %w", err))
+			w.comm.Abort(w.lostStore(err))
 		default:
 			if cause := parseCause(string(raw)); !w.has(cause.Rank) {
 				w.comm.Abort(cause)
 			}
 		}
 	})
+}
+
+// lostStore is the end of a world whose store, or a process of it, is gone. The store numbers processes; where all have as
+// many ranks as this one, the first rank of that process is to blame.
+func (w *world) lostStore(err error) error {
+	e := comm.Errorf("world", w.cfg.First, comm.Remote, "the store that the processes share: %w", err)
+	n := len(w.ranks)
+	if s := (*comm.Error)(nil); errors.As(err, &s) && s.Peer >= 0 && s.Peer*n < w.cfg.Size && w.cfg.Size%n == 0 && w.cfg.First%n == 0 {
+		e.Peer = s.Peer * n
+	}
+	return e
 }
 
 // has reports whether this process has the rank.
