@@ -11,4 +11,8 @@
 //
 // In the layout Rows, Received.X holds all rows in (rank, token) order and the index lists those with an expert here. With
 // PartialRows, rows without an expert here need not be written: Combine takes them as zeros.
+//
+// On a GPU the collectives are the driver's, with counts on the device, and two kernels index what was gathered; others make
+// the partial rows and add a bias. Nothing waits on the host. With a bias Combine keeps sums in fp32, for which memory is
+// taken at construction.
 package agrs

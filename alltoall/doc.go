@@ -16,4 +16,20 @@
 //
 // With Config.RankInvariant every expert row comes back instead of partial rows, and the source sums them in k order.
 // That costs more bytes and gives the same bits for any number of ranks.
+//
+// # On a GPU
+//
+// The same in one kernel each way, over memory that all ranks address, with the same bits:
+//
+//	dispatch: count ─► meet: rows per rank; choices per expert ─► places by prefix sums ─► push each row once to each place ─► meet
+//	combine:  meet: where each rank's rows are ─► pull what came of this rank's tokens, add up, round once ─► meet
+//
+// Nothing waits on the host: a dispatch and a combine can be captured in a graph, and Routing.NumTokens makes one graph serve
+// all batch sizes. Buffers have room for the most there can be; counts, offsets and NumRows on the device say how much of
+// it is real. Memory is taken at construction: X for MaxRecvRows rows and Y for as many or, with expert rows, for MaxSlots; lower
+// MaxTokensPerRank or MaxRecvRows where that is too much. A call that is refused on one rank is an error of the next Wait on
+// the others, and its result is empty: Release it.
+//
+// Combine reads expert rows where they lie when all ranks share a GPU; else each rank first makes its partial rows, which
+// are fewer bytes on the way (WEFT_COMBINE_PULL overrides that). Both give the same bits.
 package alltoall

@@ -29,6 +29,9 @@
 //	                                            5      C   │ e1
 //	                                            6,7    0   ┘
 //
+// On a GPU Dispatch and Combine enqueue, and buffers of a Received have room for the most there can be: NumRows and
+// Index.Offsets say how much of it is real, on the device. [Received.Experts] waits for them on the host.
+//
 // With Rows a grouped product gathers its input rows through the index; Expanded is for experts that want theirs in
 // one block.
 package ep
