@@ -2,8 +2,10 @@ package lockstep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,7 +46,12 @@ func (d *deviceConn) Free(b comm.Buffer) error {
 
 func (d *deviceConn) view(b comm.Buffer) []int64 {
 	if b.Device() == device {
-		return d.memory[b.Addr()]
+		for base, words := range d.memory {
+			if i := int(b.Addr()-base) / 8; b.Addr() >= base && i < len(words) {
+				return words[i:][:b.Rows()*b.Cols()]
+			}
+		}
+		return nil
 	}
 	x, err := comm.View[int64](b)
 	if err != nil {
@@ -92,4 +99,32 @@ func TestAgreeThroughDeviceMemory(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.NoError(t, l.Close(), "again")
 	require.Empty(t, d.memory)
+}
+
+// Between processes the records go through device memory to the process's own rows, and the others' come from the store.
+func TestProcessesThroughDeviceMemory(t *testing.T) {
+	clients := join(t, 2)
+	got := make([]Agreement, 2)
+	errs := make([]error, 2)
+	var wg sync.WaitGroup
+	for p, client := range clients {
+		wg.Go(func() {
+			l, err := New(comm.New(&deviceConn{memory: map[uintptr][]int64{}}, 0, 1), Config{Processes: client.Group("x")})
+			if err != nil {
+				errs[p] = err
+				return
+			}
+			for range 3 {
+				if got[p], errs[p] = l.Agree(t.Context(), Record{Tokens: 5 * p, Generation: uint64(p)}); errs[p] != nil {
+					return
+				}
+			}
+			errs[p] = l.Close()
+		})
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	for p := range got {
+		require.Equal(t, Agreement{Step: 3, Decision: Run, Tokens: []int{0, 5}, MaxTokens: 5, SumTokens: 5, Generation: uint64(p)}, got[p])
+	}
 }

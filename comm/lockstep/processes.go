@@ -37,7 +37,7 @@ func (l *Lockstep) gatherAll(ctx context.Context) error {
 			}
 			return err
 		}
-		if !l.onHost {
+		if !l.onHost && n > 1 {
 			if err := comm.Copy(l.c, s, l.dev.Dst, l.host.Dst); err != nil {
 				return err
 			}
