@@ -47,7 +47,7 @@ func newGauges(s *Server) *gauges {
 		byReason:     desc("vllm:num_requests_waiting_by_reason", "Requests that wait for a place (capacity), or for another that computes their beginning (deferred).", append(labels, "reason")...),
 		stepTokens:   desc("vllm:iteration_tokens_total", "Tokens that a replica ran in a step.", labels...),
 		sync:         desc("weft:dp_sync_seconds", "Time in which a replica's leader agreed with all ranks on a step, waiting for the slowest among them.", labels...),
-		cacheInfo:    desc("vllm:cache_config_info", "How the key/value cache is made.", "model_name", "block_size", "num_gpu_blocks", "enable_prefix_caching"),
+		cacheInfo:    desc("vllm:cache_config_info", "How the key/value cache of a replica is made.", append(labels, "block_size", "num_gpu_blocks", "enable_prefix_caching")...),
 	}
 	add := func(name, help string, kind prometheus.ValueType, read func(*view, int) float64) {
 		g.replica = append(g.replica, replicaMetric{desc(name, help, labels...), kind, read})
@@ -82,7 +82,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, l ...string) {
 		ch <- prometheus.MustNewConstMetric(d, kind, value, append([]string{model}, l...)...)
 	}
-	tokens := int64(0)
+	tokens, d := int64(0), s.cfg.Deployment.Config
 	for i, r := range v.stats.Replicas {
 		for _, m := range g.replica {
 			send(m.desc, m.kind, m.read(v, i), replicaName(i))
@@ -92,6 +92,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		send(g.byReason, prometheus.GaugeValue, float64(r.Deferred), replicaName(i), "deferred")
 		ch <- histogramOf(g.stepTokens, r.StepTokens, model, replicaName(i))
 		ch <- histogramOf(g.sync, r.Sync, model, replicaName(i))
+		send(g.cacheInfo, prometheus.GaugeValue, 1, replicaName(i), strconv.Itoa(d.BlockSize), strconv.Itoa(r.KVTotal), strconv.FormatBool(d.PrefixCaching))
 		tokens += r.ContextTokens + r.GenerationTokens
 	}
 	send(g.real, prometheus.CounterValue, float64(tokens))
@@ -120,8 +121,6 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 		send(g.balancedness, prometheus.GaugeValue, load.balancedness(), strconv.Itoa(layer))
 	}
-	d := s.cfg.Deployment.Config
-	send(g.cacheInfo, prometheus.GaugeValue, 1, strconv.Itoa(d.BlockSize), strconv.Itoa(v.stats.Replicas[0].KVTotal), strconv.FormatBool(d.PrefixCaching))
 }
 
 func histogramOf(d *prometheus.Desc, h engine.Histogram, l ...string) prometheus.Metric {
