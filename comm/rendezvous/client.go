@@ -131,10 +131,10 @@ func (c *Client) call(ctx context.Context, k kind, op string, q *request) ([][]b
 		left := time.Until(deadline)
 		q.number = int64(max(left-min(left/4, 500*time.Millisecond), 1))
 	}
-	id, ch, err := c.start()
-	if err == nil {
-		err = alive(ctx)
+	if err := alive(ctx); err != nil {
+		return nil, c.failure(op, q.key, err)
 	}
+	id, ch, err := c.start()
 	if err != nil {
 		return nil, c.failure(op, q.key, err)
 	}

@@ -78,6 +78,7 @@ func TestTCP(t *testing.T) {
 	require.NoError(t, leaveAll(clients))
 	for _, c := range clients {
 		require.NoError(t, c.Err())
+		require.Empty(t, c.waiting)
 		_, err := c.Get(t.Context(), "a")
 		require.ErrorIs(t, err, comm.Aborted)
 		require.ErrorContains(t, err, "has left")
