@@ -141,6 +141,9 @@ func (c *conn) timeout(label, what string, waited time.Duration, missing []int) 
 		who += " " + what
 	}
 	e.Err = fmt.Errorf("waited %v for %s", waited.Round(time.Millisecond), who)
+	if len(missing) == 0 && c.g.allLocal() {
+		e.Err = fmt.Errorf("%w, which have called as much: do some call the operations of several groups in another order?", e.Err)
+	}
 	return e
 }
 

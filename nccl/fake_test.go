@@ -71,14 +71,6 @@ func runFake(t *testing.T, dir string, env []string) bool {
 	return false
 }
 
-func gpus(n int) []comm.Device {
-	list := make([]comm.Device, n)
-	for i := range list {
-		list[i] = comm.Device{Kind: comm.CUDA, Index: i}
-	}
-	return list
-}
-
 func openFake(t testing.TB, ranks int, timeout time.Duration, change func(*nccl.Config)) *comm.World {
 	cfg := nccl.Config{Devices: gpus(ranks), Timeout: timeout}
 	if change != nil {

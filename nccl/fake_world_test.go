@@ -201,6 +201,34 @@ func TestFakeAsyncError(t *testing.T) {
 	}
 }
 
+// Two groups in another order on one rank wait for each other for ever; the timeout ends it and asks the right question.
+func TestFakeWrongOrder(t *testing.T) {
+	if !withFake(t, nil) {
+		return
+	}
+	w := openFake(t, 2, 200*time.Millisecond, nil)
+	errs := make([]error, 2)
+	begin := time.Now()
+	_ = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
+		sub, err := c.Split(ctx, 0, 0)
+		require.NoError(t, err)
+		order := []*comm.Comm{c, sub}
+		if c.Rank() == 1 {
+			order = []*comm.Comm{sub, c}
+		}
+		require.NoError(t, errors.Join(order[0].Barrier(comm.Stream{}), order[1].Barrier(comm.Stream{})))
+		errs[c.Rank()] = c.Wait(ctx, comm.Stream{})
+		return errs[c.Rank()]
+	})
+	require.Less(t, time.Since(begin), 10*time.Second)
+	require.ErrorIs(t, w.Err(), comm.Timeout)
+	require.ErrorContains(t, w.Err(), "which have called as much: do some call the operations of several groups in another order?")
+	for _, err := range errs {
+		require.Error(t, err)
+	}
+	require.NoError(t, w.Close(t.Context()))
+}
+
 // Groups of eight goroutines, each with its own, at once.
 func TestFakeGroups(t *testing.T) {
 	if !withFake(t, nil) {
@@ -226,6 +254,18 @@ func TestFakeGroups(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, w.Close(t.Context()))
+}
+
+// The tests of several GPUs, over the stand-in.
+func TestFakeDisagree(t *testing.T) {
+	if !withFake(t, nil) {
+		return
+	}
+	for range 20 {
+		w := openFake(t, 4, 0, nil)
+		require.NoError(t, w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error { return disagree(ctx, c) }))
+		require.NoError(t, w.Close(t.Context()))
+	}
 }
 
 // What Open refuses.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/weftgo/weft/comm"
 )
 
 // childEnv makes this binary one process of a world instead of a test: see processes_test.go.
@@ -30,4 +32,13 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(fakes)
 		os.Exit(code)
 	}))
+}
+
+// gpus are the first n devices.
+func gpus(n int) []comm.Device {
+	list := make([]comm.Device, n)
+	for i := range list {
+		list[i] = comm.Device{Kind: comm.CUDA, Index: i}
+	}
+	return list
 }
