@@ -34,6 +34,7 @@ var jobs = map[string]func(ctx context.Context, w *comm.World, c *comm.Comm) err
 	"late":    late,
 	"killed":  killed,
 	"split":   splitJob,
+	"enqueue": enqueueJob,
 }
 
 func env(name string) int {
@@ -53,6 +54,7 @@ func child(name string) error {
 	}
 	cfg := nccl.Config{Devices: []comm.Device{{Kind: comm.CUDA}}, First: rank, Size: size, Store: client,
 		Timeout: time.Duration(env("WEFT_TEST_TIMEOUT")) * time.Second, OpenTimeout: time.Duration(env("WEFT_TEST_OPEN")) * time.Second}
+	cfg.Options.Blocking = env("WEFT_TEST_BLOCKING") != 0
 	switch name {
 	case "padded":
 		cfg.Ragged = nccl.Padded
@@ -247,6 +249,39 @@ func killed(ctx context.Context, w *comm.World, c *comm.Comm) error {
 		if err := barrier(ctx, c); err != nil {
 			fmt.Printf("survivor: after %v: %v\n", time.Since(begin).Round(time.Millisecond), err)
 			return err
+		}
+	}
+}
+
+// enqueueJob measures what an enqueue costs the host where there is another rank: in bursts that NCCL's queue holds.
+func enqueueJob(ctx context.Context, w *comm.World, c *comm.Comm) error {
+	b, err := comm.Alloc(c, dtype.F32, 1, 256)
+	if err != nil {
+		return err
+	}
+	least := time.Duration(1 << 62)
+	for range 12 {
+		begin := time.Now()
+		for range 8 {
+			if err := c.AllReduce(comm.Stream{}, b, b, comm.Sum); err != nil {
+				return err
+			}
+		}
+		least = min(least, time.Since(begin)/8)
+		if err := c.Wait(ctx, comm.Stream{}); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("rank %d: an enqueue of the driver between two processes, blocking %d: %v\n", c.Rank(), env("WEFT_TEST_BLOCKING"), least)
+	return nil
+}
+
+// What an enqueue costs with blocking and non-blocking communicators.
+func TestGPUEnqueue(t *testing.T) {
+	for _, blocking := range []string{"0", "1"} {
+		for _, o := range processes(t, "enqueue", 2, 30*time.Second, "WEFT_TEST_BLOCKING="+blocking) {
+			require.NoError(t, o.err)
+			require.Contains(t, o.output, "an enqueue of the driver")
 		}
 	}
 }
