@@ -22,7 +22,8 @@ type conn struct {
 	rank    int
 	device  *cuda.Device // nil on the CPU
 	stream  *cuda.Stream
-	scratch []comm.Buffer // kept until Close: the last of a type is the largest
+	scratch []comm.Buffer // kept until Close
+	call    call          // the operation under way, with what its steps need, so that none allocates
 	closed  atomic.Bool
 }
 

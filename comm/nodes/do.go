@@ -6,10 +6,14 @@ import (
 
 // call is an operation on its way through both worlds.
 type call struct {
-	c   *conn
-	s   comm.Stream
-	op  *comm.Op
-	err error // the first; later steps are left out
+	c      *conn
+	s      comm.Stream
+	op     *comm.Op
+	err    error        // the first; later steps are left out
+	below  comm.Op      // of a step
+	parts  [1]comm.Part // its tensor
+	counts []int
+	column []int
 }
 
 // Do runs the steps of one operation.
@@ -18,7 +22,8 @@ func (c *conn) Do(s comm.Stream, op *comm.Op) error {
 	if c.closed.Load() {
 		return comm.Errorf(op.Label(), c.rank, comm.Invalid, "the comm is closed")
 	}
-	x := &call{c: c, s: c.on(s), op: op}
+	x := &c.call
+	x.c, x.s, x.op, x.err = c, c.on(s), op, nil
 	switch {
 	case op.Kind == comm.Barrier:
 		x.inside(comm.Op{Kind: comm.Barrier})
@@ -51,15 +56,28 @@ func (x *call) step(below *comm.Comm, op comm.Op) {
 	if x.err != nil {
 		return
 	}
-	op.Tag = x.op.Tag
-	x.err = x.c.settle(below, x.op.Label(), below.Do(x.s, &op))
-	x.op.Stats.Launches += op.Stats.Launches
-	x.op.Stats.SentBytes += op.Stats.SentBytes
-	x.op.Stats.Wait += op.Stats.Wait
+	x.below = op
+	x.below.Tag = x.op.Tag
+	if err := below.Do(x.s, &x.below); err != nil {
+		x.err = x.c.settle(below, x.op.Label(), err)
+	}
+	st := x.below.Stats
+	x.op.Stats.Launches += st.Launches
+	x.op.Stats.SentBytes += st.SentBytes
+	x.op.Stats.Wait += st.Wait
 }
 
-func (x *call) inside(op comm.Op)  { x.step(x.c.in, op) }
-func (x *call) between(op comm.Op) { x.step(x.c.out, op) }
+func (x *call) inside(op comm.Op, p ...comm.Part)  { x.one(x.c.in, op, p) }
+func (x *call) between(op comm.Op, p ...comm.Part) { x.one(x.c.out, op, p) }
+
+// one is a step of one tensor, or of none.
+func (x *call) one(below *comm.Comm, op comm.Op, p []comm.Part) {
+	if len(p) > 0 {
+		x.parts[0] = p[0]
+		op.Parts = x.parts[:]
+	}
+	x.step(below, op)
+}
 
 // message is a Send or Recv within a node or a column.
 func (x *call) message() {
@@ -86,30 +104,31 @@ func (x *call) part(p comm.Part) {
 	case comm.Broadcast:
 		node, local := op.Peer/c.ranks, op.Peer%c.ranks
 		if local == c.local {
-			x.between(comm.Op{Kind: comm.Broadcast, Peer: node, Parts: []comm.Part{p}})
+			x.between(comm.Op{Kind: comm.Broadcast, Peer: node}, p)
 		}
-		x.inside(comm.Op{Kind: comm.Broadcast, Peer: local, Parts: []comm.Part{p}})
+		x.inside(comm.Op{Kind: comm.Broadcast, Peer: local}, p)
 	case comm.Reduce:
 		x.reduce(p)
 	case comm.AllGather:
-		x.gather(p, uniform(c.nodes*c.ranks, p.Src.Rows()))
+		x.gather(p, x.uniform(p.Src.Rows()))
 	case comm.AllGatherV:
 		counts, _ := op.Send.Host()
 		x.gather(p, counts)
 	case comm.ReduceScatter:
-		x.scatter(p, uniform(c.nodes*c.ranks, p.Dst.Rows()))
+		x.scatter(p, x.uniform(p.Dst.Rows()))
 	case comm.ReduceScatterV:
 		counts, _ := op.Send.Host()
 		x.scatter(p, counts)
 	}
 }
 
-func uniform(n, rows int) []int {
-	list := make([]int, n)
-	for i := range list {
-		list[i] = rows
+// uniform is the counts of ranks that all have as many rows.
+func (x *call) uniform(rows int) []int {
+	x.counts = x.counts[:0]
+	for range x.c.nodes * x.c.ranks {
+		x.counts = append(x.counts, rows)
 	}
-	return list
+	return x.counts
 }
 
 // temporary is conn's; its error ends the call.
@@ -135,21 +154,18 @@ func (x *call) allReduce(p comm.Part) {
 		p = comm.Part{Dst: reshape(p.Dst, rows, cols), Src: reshape(p.Src, rows, cols)}
 	}
 	rows := p.Src.Rows()
-	counts, before := make([]int, c.ranks), 0
-	for i := range counts {
-		counts[i] = rows*(i+1)/c.ranks - rows*i/c.ranks
-		if i < c.local {
-			before += counts[i]
-		}
+	counts := x.counts[:0]
+	for i := range c.ranks {
+		counts = append(counts, rows*(i+1)/c.ranks-rows*i/c.ranks)
 	}
-	own := counts[c.local]
-	share := x.temporary(p.Src, own)
+	x.counts = counts
+	share := x.temporary(p.Src, counts[c.local])
 	if x.err != nil {
 		return
 	}
-	x.inside(comm.Op{Kind: comm.ReduceScatterV, Reduce: x.op.Reduce, Send: comm.Host(counts), Parts: []comm.Part{{Dst: share, Src: p.Src}}})
-	x.between(comm.Op{Kind: comm.AllReduce, Reduce: x.op.Reduce, Parts: []comm.Part{{Dst: share, Src: share}}})
-	x.inside(comm.Op{Kind: comm.AllGatherV, Send: comm.Host(counts), Parts: []comm.Part{{Dst: p.Dst, Src: share}}})
+	x.inside(comm.Op{Kind: comm.ReduceScatterV, Reduce: x.op.Reduce, Send: comm.Host(counts)}, comm.Part{Dst: share, Src: p.Src})
+	x.between(comm.Op{Kind: comm.AllReduce, Reduce: x.op.Reduce}, comm.Part{Dst: share, Src: share})
+	x.inside(comm.Op{Kind: comm.AllGatherV, Send: comm.Host(counts)}, comm.Part{Dst: p.Dst, Src: share})
 }
 
 // reduce adds up in every node at the rank that has the root's number, then in that column.
@@ -160,21 +176,22 @@ func (x *call) reduce(p comm.Part) {
 	if local == c.local {
 		partial = x.temporary(p.Src, p.Src.Rows())
 	}
-	x.inside(comm.Op{Kind: comm.Reduce, Reduce: x.op.Reduce, Peer: local, Parts: []comm.Part{{Dst: partial, Src: p.Src}}})
+	x.inside(comm.Op{Kind: comm.Reduce, Reduce: x.op.Reduce, Peer: local}, comm.Part{Dst: partial, Src: p.Src})
 	if local == c.local {
-		x.between(comm.Op{Kind: comm.Reduce, Reduce: x.op.Reduce, Peer: node, Parts: []comm.Part{{Dst: p.Dst, Src: partial}}})
+		x.between(comm.Op{Kind: comm.Reduce, Reduce: x.op.Reduce, Peer: node}, comm.Part{Dst: p.Dst, Src: partial})
 	}
 }
 
-// column returns the counts of this rank's column and their sum.
-func (x *call) column(counts []int) (list []int, sum int) {
+// ofColumn returns the counts of this rank's column and their sum.
+func (x *call) ofColumn(counts []int) (list []int, sum int) {
 	c := x.c
-	list = make([]int, c.nodes)
-	for n := range list {
-		list[n] = counts[n*c.ranks+c.local]
-		sum += list[n]
+	x.column = x.column[:0]
+	for n := range c.nodes {
+		rows := counts[n*c.ranks+c.local]
+		x.column = append(x.column, rows)
+		sum += rows
 	}
-	return list, sum
+	return x.column, sum
 }
 
 // eachNode calls fn with a node's counts, the rows of its ranks in the world's order, and this column's rows of that node in
@@ -197,27 +214,26 @@ func (x *call) eachNode(counts []int, fn func(counts []int, lo, hi, first, last 
 
 // gather brings the column's rows here, then each node's together.
 func (x *call) gather(p comm.Part, counts []int) {
-	column, sum := x.column(counts)
+	column, sum := x.ofColumn(counts)
 	rows := x.temporary(p.Src, sum)
 	if x.err != nil {
 		return
 	}
-	x.between(comm.Op{Kind: comm.AllGatherV, Send: comm.Host(column), Parts: []comm.Part{{Dst: rows, Src: p.Src}}})
+	x.between(comm.Op{Kind: comm.AllGatherV, Send: comm.Host(column)}, comm.Part{Dst: rows, Src: p.Src})
 	x.eachNode(counts, func(list []int, lo, hi, first, last int) {
-		x.inside(comm.Op{Kind: comm.AllGatherV, Send: comm.Host(list), Parts: []comm.Part{{Dst: p.Dst.Slice(lo, hi), Src: rows.Slice(first, last)}}})
+		x.inside(comm.Op{Kind: comm.AllGatherV, Send: comm.Host(list)}, comm.Part{Dst: p.Dst.Slice(lo, hi), Src: rows.Slice(first, last)})
 	})
 }
 
 // scatter adds up each node's rows inside, then the column's.
 func (x *call) scatter(p comm.Part, counts []int) {
-	column, sum := x.column(counts)
+	column, sum := x.ofColumn(counts)
 	rows := x.temporary(p.Src, sum)
 	if x.err != nil {
 		return
 	}
 	x.eachNode(counts, func(list []int, lo, hi, first, last int) {
-		x.inside(comm.Op{Kind: comm.ReduceScatterV, Reduce: x.op.Reduce, Send: comm.Host(list),
-			Parts: []comm.Part{{Dst: rows.Slice(first, last), Src: p.Src.Slice(lo, hi)}}})
+		x.inside(comm.Op{Kind: comm.ReduceScatterV, Reduce: x.op.Reduce, Send: comm.Host(list)}, comm.Part{Dst: rows.Slice(first, last), Src: p.Src.Slice(lo, hi)})
 	})
-	x.between(comm.Op{Kind: comm.ReduceScatterV, Reduce: x.op.Reduce, Send: comm.Host(column), Parts: []comm.Part{{Dst: p.Dst, Src: rows}}})
+	x.between(comm.Op{Kind: comm.ReduceScatterV, Reduce: x.op.Reduce, Send: comm.Host(column)}, comm.Part{Dst: p.Dst, Src: rows})
 }

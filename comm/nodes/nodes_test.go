@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -187,6 +188,32 @@ func TestBelowDies(t *testing.T) {
 	require.ErrorIs(t, err, comm.Aborted)
 	require.ErrorIs(t, w.Err(), comm.Remote)
 	require.ErrorContains(t, w.Err(), "inside node 1: test: rank 1: remote: a cable was cut")
+	require.NoError(t, w.Close(t.Context()))
+}
+
+// After the first call an operation allocates nothing in any rank.
+func TestNoAllocations(t *testing.T) {
+	const runs = 200
+	w := open(t, 2, 2, 0)
+	counts := []int{1, 0, 2, 1}
+	var before, after runtime.MemStats
+	require.NoError(t, w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
+		x, all := comm.Of(make([]float32, 32), 8), comm.Of(make([]float32, 32), 8)
+		part := comm.Part{Dst: all, Src: x.Slice(0, counts[c.Rank()])}
+		for i := range runs + 10 {
+			if i == 10 && c.Rank() == 0 {
+				runtime.ReadMemStats(&before)
+			}
+			if err := errors.Join(c.AllReduce(comm.Stream{}, x, x, comm.Sum), c.AllGatherV(comm.Stream{}, comm.Host(counts), part), c.Barrier(comm.Stream{})); err != nil {
+				return err
+			}
+		}
+		if c.Rank() == 0 {
+			runtime.ReadMemStats(&after)
+		}
+		return nil
+	}))
+	require.Less(t, after.Mallocs-before.Mallocs, uint64(runs), "over %d operations of 4 ranks", 3*runs)
 	require.NoError(t, w.Close(t.Context()))
 }
 

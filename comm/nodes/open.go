@@ -122,8 +122,10 @@ func (c *conn) warm(ctx context.Context) error {
 		return err
 	}
 	s := c.on(comm.Stream{})
-	ragged := uniform(c.nodes, 1)
-	ragged[c.nodes-1] = 0
+	ragged := make([]int, c.nodes)
+	for i := range c.nodes - 1 {
+		ragged[i] = 1
+	}
 	for _, cols := range []int{1, large} {
 		one, all := src.Columns(0, cols), dst.Columns(0, cols)
 		if cols == 1 {
