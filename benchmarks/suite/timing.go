@@ -103,6 +103,7 @@ func mean(x []float64) float64 {
 type stopwatch struct {
 	Timing
 	iters  atomic.Int64 // decided by rank 0 when Timing leaves it open
+	calm   atomic.Bool  // set by rank 0 when Settle has passed
 	totals []float64
 	each   [][]float64 // [rank][iteration] microseconds
 	all    *meeting
@@ -189,6 +190,25 @@ func (w *stopwatch) timeGraph(ctx context.Context, c *comm.Comm, d *device, n in
 		return err
 	}
 	return d.dropGraph()
+}
+
+// spread runs barriers until Settle has passed.
+func (w *stopwatch) spread(c *comm.Comm, s comm.Stream) error {
+	const between = 50 // barriers between two looks at the clock
+	for start := time.Now(); w.Settle > 0 && !w.calm.Load(); {
+		for range between {
+			if err := c.Barrier(s); err != nil {
+				return err
+			}
+		}
+		if c.Rank() == 0 && time.Since(start) > w.Settle {
+			w.calm.Store(true)
+		}
+		if err := c.Barrier(s); err != nil { // all see the same
+			return err
+		}
+	}
+	return nil
 }
 
 // timeEach times every iteration from a barrier on.
