@@ -19,7 +19,10 @@ func (c *conn) Wait(ctx context.Context, s comm.Stream) error {
 	if err == nil {
 		err = c.wait(ctx, st)
 	}
-	if e := (*comm.Error)(nil); err != nil && !errors.As(err, &e) {
+	if err == nil {
+		return nil // before e, which lives on the heap
+	}
+	if e := (*comm.Error)(nil); !errors.As(err, &e) {
 		err = &comm.Error{Op: "wait", Rank: c.r.index, Peer: comm.NoPeer, Code: codeOf(err), Err: err}
 	}
 	return err
