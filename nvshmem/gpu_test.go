@@ -162,7 +162,7 @@ func TestKernelsOverHeap(t *testing.T) {
 				return
 			}
 			w := overHeap(t, pe, store)
-			t.Log("measured: " + proctest.World(t, w, 100))
+			t.Log("measured: " + proctest.World(t, w, 80))
 			require.NoError(t, w.Close(t.Context()))
 			require.NoError(t, pe.Close(context.Background()))
 		})

@@ -67,7 +67,7 @@ func span(t *testing.T, processes, here, cases int) {
 }
 
 func TestIPCTwoProcesses(t *testing.T)       { span(t, 2, 1, 300) }
-func TestIPCEightProcesses(t *testing.T)     { span(t, 8, 1, 120) }
+func TestIPCEightProcesses(t *testing.T)     { span(t, 8, 1, 80) }
 func TestIPCTwoProcessesOfFour(t *testing.T) { span(t, 2, 4, 200) }
 
 // failing runs fn in four processes, of which one dies or stalls, and checks what the others get from a barrier.

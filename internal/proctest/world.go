@@ -44,7 +44,7 @@ func World(t *testing.T, w *comm.World, cases int) string {
 
 // times measures a barrier and all-reduces of fp32, in a row without a wait of the host between them.
 func times(t *testing.T, w *comm.World) (line string) {
-	const rounds = 10
+	const rounds = 5
 	measure := func(name string, elements int, call func(c *comm.Comm, b comm.Buffer) error) {
 		var took time.Duration
 		commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
