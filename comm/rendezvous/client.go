@@ -22,7 +22,8 @@ const (
 
 // Client is one process's side of the store of its job, and its way to learn that another process is gone. Any goroutine may
 // use it. When a process or the store is lost, every operation that waits, and every later one, returns Remote with that
-// process as Peer.
+// process as Peer. Where ctx has a deadline, a wait ends a quarter of the time before it, or half a second, so that the store can
+// still say who is missing.
 type Client struct {
 	job    Job
 	self   member
