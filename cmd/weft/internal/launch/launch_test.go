@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -303,60 +302,6 @@ func gone(pid int) bool {
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")
-}
-
-// nodes runs one launcher a node.
-func nodes(t *testing.T, n int, mode string, more ...string) (codes []int, out, errs []*buffer) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := l.Addr().String()
-	require.NoError(t, l.Close())
-	codes, out, errs = make([]int, n), make([]*buffer, n), make([]*buffer, n)
-	var wg sync.WaitGroup
-	for node := range n {
-		var cfg Config
-		cfg, out[node], errs[node] = config(2, mode, more...)
-		cfg.Nodes, cfg.Node, cfg.Store, cfg.Token, cfg.Grace = n, node, addr, "shared", 300*time.Millisecond
-		wg.Go(func() {
-			var err error
-			codes[node], err = Run(t.Context(), cfg, nil)
-			require.NoError(t, err)
-		})
-	}
-	wg.Wait()
-	return codes, out, errs
-}
-
-func TestSeveralNodes(t *testing.T) {
-	codes, out, errs := nodes(t, 2, "store")
-	require.Equal(t, []int{0, 0}, codes, "%v %v", errs[0], errs[1])
-	require.Contains(t, out[1].String(), "[2] all here")
-	require.Contains(t, out[1].String(), "[3] all here")
-
-	codes, out, _ = nodes(t, 2, "environment")
-	require.Equal(t, []int{0, 0}, codes)
-	require.Contains(t, out[1].String(), "[3] 3 4 1 2 3 4 1 2 1 127.0.0.1 true true true\n")
-
-	// A rank that dies on one node ends the ranks of the other, which do not use the store.
-	codes, _, errs = nodes(t, 2, "fail")
-	require.Equal(t, 7, codes[0])
-	require.NotZero(t, codes[1])
-	require.Contains(t, errs[1].String(), "rank 1 (pid")
-	require.Contains(t, errs[1].String(), "exited with code 7")
-}
-
-// A rank that is killed on node 1 is named on both nodes, by the store and by both launchers.
-func TestRankDiesOnAnotherNode(t *testing.T) {
-	for _, end := range []string{"killed", "exit"} {
-		codes, out, errs := nodes(t, 2, "store", "WEFT_TEST_END="+end, "WEFT_TEST_VICTIM=3")
-		require.Equal(t, map[string]int{"killed": 137, "exit": 5}[end], codes[1])
-		require.NotZero(t, codes[0])
-		for rank := range 3 {
-			require.Regexp(t, fmt.Sprintf(`\[%d\] survivor: store get "never": rank %d: remote \(rank 3\)`, rank, rank), out[rank/2].String())
-		}
-		require.Regexp(t, `weft launch: rank 3 \(pid \d+\)`, errs[1].String())
-		require.Contains(t, errs[0].String(), "weft launch: rank")
-	}
 }
 
 // The ranks of a launcher that is killed die with it.
