@@ -105,7 +105,12 @@ func useStore(rank int, end string) int {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "exit":
 			return 5
+		case "desert": // no Leave
+			return 0
 		}
+	}
+	if end == "desert" {
+		time.Sleep(time.Minute)
 	}
 	if end != "" {
 		_, err = c.Get(ctx, "never")
@@ -220,6 +225,14 @@ func TestRankDies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A rank that returns without leaving the job has not failed, and yet the others cannot go on.
+func TestRankDeserts(t *testing.T) {
+	cfg, _, errs := config(3, "store", "WEFT_TEST_END=desert")
+	cfg.Grace = 500 * time.Millisecond
+	require.Equal(t, 143, run(t, cfg))
+	require.Regexp(t, `weft launch: store: rank 1: remote \(rank 1\): process 1 \(.*\) is lost: .*returned early.*; 2 on this node have 500ms to end`, errs.String())
 }
 
 // Ranks that know nothing of a store are told to end after the grace, and killed after a second one.
