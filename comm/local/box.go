@@ -35,6 +35,9 @@ const (
 // payloadBytes is the most that is packed: above it, a second meeting is cheaper than the copies. See BenchmarkSmall.
 const payloadBytes = 984
 
+// firstLine is the bytes of a payload in the line of the words before it.
+const firstLine = 24
+
 // boxes are the two boxes of a seat. The runtime puts eight bytes before an object of this size: each box begins at a cache line.
 type boxes struct {
 	_    [56]byte
@@ -139,11 +142,10 @@ func countBytes(size int) int { return 8 * size }
 // begin returns where in the payload size bytes of a call of one part begin, after head bytes of counts: at once if they fit
 // the first line, else with a line.
 func begin(head, size int) int {
-	const first, line = 24, 64
-	if head+size <= first {
+	if head+size <= firstLine {
 		return head
 	}
-	return first + (max(head-first, 0)+line-1)/line*line
+	return firstLine + (max(head-firstLine, 0)+lineBytes-1)/lineBytes*lineBytes
 }
 
 // aligned rounds up to what every element type may begin at.

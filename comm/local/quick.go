@@ -6,6 +6,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/simd"
 )
 
 // prepared is what a rank works out of a call of one part and keeps for the next of the same shape: programs repeat their calls,
@@ -85,6 +86,9 @@ func (c *call) again(k *prepared, op *comm.Op) {
 		return
 	}
 	p := &op.Parts[0]
+	if k.state == packed {
+		simd.Own(unsafe.Pointer(&b.payload[firstLine]), (k.at+k.give-firstLine+lineBytes-1)/lineBytes)
+	}
 	b.point(p)
 	if k.head > 0 {
 		b.putCounts(c.send, c.recv)
