@@ -281,16 +281,6 @@ func (c *Client) die(e *comm.Error) {
 // Abort tells all processes that this one has failed, and why: their job is dead, and so is this one's. It waits for nobody
 // but the store, and for that not longer than ctx.
 func (c *Client) Abort(ctx context.Context, cause error) error {
-	return c.abort(ctx, 0, cause)
-}
-
-// Blame tells all processes that process rank is lost, and why. Only agents may: they see how processes end.
-func (c *Client) Blame(ctx context.Context, rank int, cause error) error {
-	return c.abort(ctx, uint32(rank+1), cause)
-}
-
-// abort sends the end of the job; blamed is the process to blame, from 1, or 0 for this one.
-func (c *Client) abort(ctx context.Context, blamed uint32, cause error) error {
 	if cause == nil {
 		cause = errors.New("aborted without a cause")
 	}
@@ -298,9 +288,29 @@ func (c *Client) abort(ctx context.Context, blamed uint32, cause error) error {
 	c.mu.Lock()
 	c.cause = own
 	c.mu.Unlock()
+	err := c.abort(ctx, 0, cause)
+	c.die(own)
+	return err
+}
+
+// Blame tells all processes that process rank is lost, and why. Only agents may: they see how processes end. It returns when the
+// job is dead, perhaps for another reason, which was first.
+func (c *Client) Blame(ctx context.Context, rank int, cause error) error {
+	if err := c.abort(ctx, uint32(rank+1), cause); err != nil {
+		return err
+	}
+	select {
+	case <-c.dead:
+		return nil
+	case <-ctx.Done():
+		return c.failure("blame", "", ended(ctx, "the job lives on"))
+	}
+}
+
+// abort sends the end of the job; blamed is the process to blame, from 1, or 0 for this one.
+func (c *Client) abort(ctx context.Context, blamed uint32, cause error) error {
 	text := cause.Error()
 	_, err := c.call(ctx, kindAbort, "abort", &request{rank: blamed, value: []byte(text[:min(len(text), maxText)])})
-	c.die(own)
 	return err
 }
 
