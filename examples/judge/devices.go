@@ -4,7 +4,19 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/weftgo/weft/cuda"
 )
+
+// addGPU notes what the collectives ran on: the first GPU, and the CUDA version that its driver speaks.
+func addGPU(versions map[string]string) {
+	if gpus, err := cuda.Devices(); err == nil && len(gpus) > 0 {
+		versions["gpu"] = gpus[0].Name
+	}
+	if v, err := cuda.Version(); err == nil {
+		versions["cuda"] = v
+	}
+}
 
 // printDevices says, for runs with collectives on GPUs, what ran where and whether the answers are those of the CPU.
 func printDevices(w io.Writer, devices string, rows []*row) {

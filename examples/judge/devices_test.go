@@ -23,12 +23,15 @@ func TestExperimentOnDevices(t *testing.T) {
 	t.Log(out)
 	require.NoError(t, err)
 	var got struct {
-		Layouts []row
+		Layouts  []row
+		Versions map[string]string
 	}
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(raw, &got))
 	require.Len(t, got.Layouts, 8)
+	require.NotEmpty(t, got.Versions["gpu"])
+	require.NotEmpty(t, got.Versions["cuda"])
 	for i, r := range got.Layouts {
 		require.Equal(t, []string{"", "cuda:0x8"}[i%2], r.Devices, r.Name)
 		require.Zero(t, r.BitsDiffer, r.Name)

@@ -168,9 +168,12 @@ type machine struct {
 
 func (x *experiment) write(rows []*row) error {
 	if x.JSON != "" {
-		version := "(devel)"
+		versions := map[string]string{"weft": "(devel)", "go": runtime.Version()}
 		if info, ok := debug.ReadBuildInfo(); ok {
-			version = info.Main.Version
+			versions["weft"] = info.Main.Version
+		}
+		if x.Devices != "" {
+			addGPU(versions)
 		}
 		err := writeFile(x.JSON, func(w io.Writer) error {
 			e := json.NewEncoder(w)
@@ -181,7 +184,7 @@ func (x *experiment) write(rows []*row) error {
 					"max_num_batched_tokens": x.MaxTokens, "model": x.folder.Name(), "devices": x.Devices},
 				Layouts:  rows,
 				HTTP:     x.served,
-				Versions: map[string]string{"weft": version, "go": runtime.Version()},
+				Versions: versions,
 			})
 		})
 		if err != nil {
