@@ -18,7 +18,7 @@ import (
 )
 
 // World checks a world that spans processes, from each of them: cases of package commtest, sums whose bits depend on the order
-// against comm/local's, a Region that every rank writes into, and groups of a Split. It returns one line of measurements.
+// against comm/local's, messages round a ring, a Region that every rank writes into, and groups of a Split. The number of ranks is even. It returns one line of measurements.
 func World(t *testing.T, w *comm.World, cases int) string {
 	size := w.Size()
 	var ran int
@@ -35,6 +35,7 @@ func World(t *testing.T, w *comm.World, cases int) string {
 		}
 		gathers(ctx, tb, c)
 		region(ctx, tb, c)
+		ring(ctx, tb, c)
 		groups(ctx, tb, c)
 	})
 	line := fmt.Sprintf("%d ranks, %d here: %d cases of commtest in %v, all else in %v", size, len(w.Local()), ran,
@@ -175,6 +176,22 @@ func region(ctx context.Context, tb testing.TB, c *comm.Comm) {
 		require.NoError(tb, c.Wait(ctx, comm.Stream{}))
 		require.NoError(tb, r.Close(ctx))
 	}
+}
+
+// ring sends to the next rank and receives from the one before: ranks of even number send first.
+func ring(ctx context.Context, tb testing.TB, c *comm.Comm) {
+	next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+	src := device(tb, c, []int32{int32(c.Rank()), 1, 2, 3, 4, 5}, 3)
+	dst := device(tb, c, make([]int32, 6), 3)
+	for i := range 2 {
+		if c.Rank()%2 == i {
+			require.NoError(tb, c.Send(comm.Stream{}, src, next))
+		} else {
+			require.NoError(tb, c.Recv(comm.Stream{}, dst, before))
+		}
+	}
+	require.NoError(tb, c.Wait(ctx, comm.Stream{}))
+	require.Equal(tb, []int32{int32(before), 1, 2, 3, 4, 5}, host[int32](tb, c, dst))
 }
 
 // groups splits the world into ranks of even and odd number, backwards, and sums in each.
