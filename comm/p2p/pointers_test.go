@@ -205,3 +205,17 @@ func TestAddressesOfNoElement(t *testing.T) {
 	require.NoError(t, c.AllReduce(comm.Stream{}, x, x, comm.Sum))
 	require.NoError(t, c.Wait(t.Context(), comm.Stream{}))
 }
+
+// TestDefaultStream refuses CUDA's default streams where ranks share a GPU: their work waits for that of all other streams.
+func TestDefaultStream(t *testing.T) {
+	w := openWorld(t, 2, 10*time.Second)
+	commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
+		for handle := range uintptr(2) {
+			err := c.Barrier(comm.Stream{Handle: handle + 1})
+			require.ErrorIs(tb, err, comm.Invalid)
+			require.ErrorContains(tb, err, "cudaStreamNonBlocking")
+		}
+		require.NoError(tb, c.Barrier(comm.Stream{}))
+		require.NoError(tb, c.Wait(ctx, comm.Stream{}))
+	})
+}
