@@ -13,6 +13,7 @@ import (
 // the first operations, while it connects. Errors of earlier operations may appear here.
 func (c *conn) Do(s comm.Stream, op *comm.Op) error {
 	op.Stats = comm.OpStats{}
+	raw := c.raw() // before ready: when members disagree meanwhile, this call must not get into the new communicator
 	if err := c.ready(op.Label); err != nil {
 		return err
 	}
@@ -37,7 +38,6 @@ func (c *conn) Do(s comm.Stream, op *comm.Op) error {
 	p := &c.plan
 	c.job = job{stream: uint64(st.Handle()), numBefore: int32(len(p.before)), numOps: int32(len(p.calls)), numAfter: int32(len(p.after)), spin: spinMicros}
 	if len(p.calls)+len(p.before) > 0 {
-		raw := c.raw()
 		if r := raw.enqueue(&c.job, p.calls, p.before, p.after); r != Success {
 			if err := c.slow(op, raw, r); err != nil {
 				return err

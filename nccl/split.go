@@ -21,6 +21,7 @@ const wishBytes = 16
 // wait of this rank.
 func (c *conn) Split(ctx context.Context, color, key int) (comm.Conn, int, int, error) {
 	label := func() string { return "split" }
+	old := c.raw() // before ready, as in Do
 	if err := c.ready(label); err != nil {
 		return nil, 0, 0, err
 	}
@@ -28,7 +29,7 @@ func (c *conn) Split(ctx context.Context, color, key int) (comm.Conn, int, int, 
 		return nil, 0, 0, c.relabel("split", err)
 	}
 	call := c.calls.Load()
-	wishes, err := c.gather(ctx, color, key)
+	wishes, err := c.gather(ctx, old, color, key)
 	if err != nil {
 		return nil, 0, 0, c.relabel("split", err)
 	}
@@ -37,7 +38,7 @@ func (c *conn) Split(ctx context.Context, color, key int) (comm.Conn, int, int, 
 	ctx, done := c.w.untilDead(ctx)
 	defer done()
 	start := time.Now()
-	raw, err := c.raw().Split(ctx, color, key, nil)
+	raw, err := old.Split(ctx, color, key, nil)
 	switch {
 	case err != nil && !c.w.alive():
 		return nil, 0, 0, c.died("split")
@@ -64,7 +65,7 @@ func (w *world) untilDead(ctx context.Context) (context.Context, func()) {
 }
 
 // gather exchanges the wishes through NCCL itself, on the rank's own stream.
-func (c *conn) gather(ctx context.Context, color, key int) ([]wish, error) {
+func (c *conn) gather(ctx context.Context, comms *Communicator, color, key int) ([]wish, error) {
 	n := len(c.g.members)
 	mine, err := c.r.pool.take((n + 1) * wishBytes)
 	if err != nil {
@@ -89,7 +90,6 @@ func (c *conn) gather(ctx context.Context, color, key int) ([]wish, error) {
 	p.calls = append(p.calls[:0], Call{Kind: AllGather, Src: uint64(mine.addr), Dst: uint64(all), Count: wishBytes, Type: Uint8})
 	p.before, p.after = p.before[:0], p.after[:0]
 	c.job = job{stream: uint64(c.r.own.Handle()), numOps: 1, spin: spinMicros}
-	comms := c.raw()
 	if r := comms.enqueue(&c.job, p.calls, nil, nil); r != Success {
 		if err = c.slow(&comm.Op{Kind: comm.AllGather}, comms, r); err != nil {
 			return nil, c.relabel("split", err)
