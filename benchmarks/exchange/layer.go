@@ -26,6 +26,12 @@ func Layer(ctx context.Context, w *comm.World, s Setup, t suite.Timing, checks i
 		return Result{}, fmt.Errorf("hidden %d < %d experts: the benchmark's router reads one logit from each of the first values of a token",
 			s.Hidden, s.Experts)
 	}
+	for _, c := range w.Local() {
+		if dev := c.Device(); dev.Kind != comm.CPU {
+			return Result{}, comm.Errorf("moe_layer", c.Rank(), comm.Unavailable,
+				"experts compute on the host, not on %v; with --driver staged their collectives run there", dev)
+		}
+	}
 	m := &layerMeter{problem: newProblem(s), clock: newClock(w.Size()), timing: t}
 	if checks > 0 && !s.FP8 {
 		m.want = make([]byte, before(s.Tokens, len(s.Tokens))*s.combineBytes())

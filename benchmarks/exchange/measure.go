@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -55,33 +56,59 @@ type meter struct {
 	traffic
 }
 
+// tensors are one rank's arguments, on its device.
+type tensors struct {
+	mover
+	in, out comm.Buffer // [tokens, hidden]
+	route   ep.Routing
+}
+
+// tensors makes them.
+func (m *meter) tensors(c *comm.Comm) (*tensors, error) {
+	r := c.Rank()
+	t := &tensors{mover: mover{c: c}}
+	in, err := typed(m.rows(r), m.Hidden, m.Type)
+	if err != nil {
+		return nil, err
+	}
+	out, err := typed(make([]float32, m.Tokens[r]*m.Hidden), m.Hidden, m.Type)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range []struct {
+		to   *comm.Buffer
+		from comm.Buffer
+	}{{&t.in, in}, {&t.out, out}, {&t.route.IDs, comm.Of(m.ids[r], m.TopK)}, {&t.route.Weights, comm.Of(m.weights[r], m.TopK)}} {
+		if *x.to, err = t.up(x.from); err != nil {
+			return nil, errors.Join(err, t.close())
+		}
+	}
+	return t, nil
+}
+
 // rank is the part of one rank: warm up, time, check.
-func (m *meter) rank(ctx context.Context, c *comm.Comm) error {
+func (m *meter) rank(ctx context.Context, c *comm.Comm) (err error) {
 	x, err := weft.NewExchanger(ctx, c, m.Backend, m.config())
 	if err != nil {
 		return err
 	}
 	defer x.Close(ctx)
-	r, n := c.Rank(), m.Tokens[c.Rank()]
-	in, err := typed(m.rows(r), m.Hidden, m.Type)
+	t, err := m.tensors(c)
 	if err != nil {
 		return err
 	}
-	out, err := typed(make([]float32, n*m.Hidden), m.Hidden, m.Type)
-	if err != nil {
-		return err
-	}
-	route := ep.Routing{IDs: comm.Of(m.ids[r], m.TopK), Weights: comm.Of(m.weights[r], m.TopK)}
+	defer func() { err = errors.Join(err, t.close()) }()
+	r := c.Rank()
 	once := func(each func(phase int, run func() error) error) error {
 		var got *ep.Received
 		err := each(0, func() (err error) {
-			got, err = x.Dispatch(comm.Stream{}, in, route)
+			got, err = x.Dispatch(comm.Stream{}, t.in, t.route)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		return each(1, func() error { return x.Combine(comm.Stream{}, out, got.Y, got) })
+		return each(1, func() error { return x.Combine(comm.Stream{}, t.out, got.Y, got) })
 	}
 	start := time.Now()
 	for range max(1, m.timing.Warmup) {
@@ -89,11 +116,14 @@ func (m *meter) rank(ctx context.Context, c *comm.Comm) error {
 			return err
 		}
 	}
+	if err := c.Wait(ctx, comm.Stream{}); err != nil {
+		return err
+	}
 	if r == 0 {
 		m.iters.Store(int64(m.timing.Choose(time.Since(start) / time.Duration(max(1, m.timing.Warmup)))))
 		m.name = x.Name()
 	}
-	if err := c.Barrier(comm.Stream{}); err != nil {
+	if err := errors.Join(c.Barrier(comm.Stream{}), c.Wait(ctx, comm.Stream{})); err != nil {
 		return err
 	}
 	before := stats(x)
@@ -105,7 +135,7 @@ func (m *meter) rank(ctx context.Context, c *comm.Comm) error {
 	}
 	m.add(before, stats(x))
 	for range m.checks {
-		if err := m.check(x, in, out, route, r); err != nil {
+		if err := m.check(ctx, x, t); err != nil {
 			return err
 		}
 	}
@@ -113,21 +143,41 @@ func (m *meter) rank(ctx context.Context, c *comm.Comm) error {
 }
 
 // check runs once more and compares everything.
-func (m *meter) check(x ep.Exchanger, in, out comm.Buffer, route ep.Routing, r int) error {
-	got, err := x.Dispatch(comm.Stream{}, in, route)
+func (m *meter) check(ctx context.Context, x ep.Exchanger, t *tensors) error {
+	got, err := x.Dispatch(comm.Stream{}, t.in, t.route)
 	if err != nil {
 		return err
 	}
-	everything := x.Name() == "agrs"
-	wrong := m.wrongRows(got, r, everything)
+	if err := t.c.Wait(ctx, comm.Stream{}); err != nil {
+		return err
+	}
+	seen, err := t.received(got)
+	if err != nil {
+		return err
+	}
+	r, everything := t.c.Rank(), x.Name() == "agrs"
+	wrong := m.wrongRows(seen, r, everything)
 	m.wrong[0].Add(wrong)
 	if wrong == 0 { // else rows and index may not fit each other
-		if err := m.experts(got, r, everything); err != nil {
+		if err := m.experts(seen, r, everything); err != nil {
+			return err
+		}
+		if err := comm.Copy(t.c, comm.Stream{}, got.Y.Slice(0, seen.Y.Rows()), seen.Y); err != nil {
 			return err
 		}
 	}
+	out := t.host(t.out)
 	poison(out)
-	if err := x.Combine(comm.Stream{}, out, got.Y, got); err != nil {
+	if err := comm.Copy(t.c, comm.Stream{}, t.out, out); err != nil {
+		return err
+	}
+	if err := x.Combine(comm.Stream{}, t.out, got.Y, got); err != nil {
+		return err
+	}
+	if err := t.c.Wait(ctx, comm.Stream{}); err != nil {
+		return err
+	}
+	if err := comm.Copy(t.c, comm.Stream{}, out, t.out); err != nil {
 		return err
 	}
 	m.wrong[1].Add(m.wrongOut(out, r))
@@ -180,6 +230,9 @@ func newClock(ranks int) *clock { return &clock{each: make([][]float64, ranks)} 
 // time runs one operation from a barrier on.
 func (k *clock) time(ctx context.Context, c *comm.Comm, run func() error) error {
 	if err := c.Barrier(comm.Stream{}); err != nil {
+		return err
+	}
+	if err := c.Wait(ctx, comm.Stream{}); err != nil { // on a GPU the barrier was only enqueued
 		return err
 	}
 	start := time.Now()
