@@ -32,6 +32,7 @@ type Timing struct {
 	Blocking bool          // a barrier after each operation, inside its time
 	Budget   time.Duration // for Iters = 0
 	Graph    int           // on GPUs: launches of a CUDA graph that holds all iterations; 0 means no graph
+	Settle   time.Duration // barriers before the warm-up for this long, in which the system finds each rank a core; 0 means none
 	CPUTime  bool          // on GPUs: the time that the calls take the host, without the work that they enqueue
 }
 
