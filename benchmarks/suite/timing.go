@@ -121,6 +121,9 @@ func (w *stopwatch) time(ctx context.Context, c *comm.Comm, d *device, op func()
 	if err := w.finished(ctx, c, d, w.loop(c, s, 1, op)); err != nil { // sets things up; the next ones tell how long one takes
 		return err
 	}
+	if err := w.spread(c, s); err != nil {
+		return err
+	}
 	start := time.Now()
 	if err := w.finished(ctx, c, d, w.loop(c, s, max(1, w.Warmup), op)); err != nil {
 		return err
