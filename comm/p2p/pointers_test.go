@@ -123,9 +123,10 @@ func (x *layout) fill(rng *rand.Rand) []byte {
 
 // TestCallersPointers runs random calls on memory that weft did not allocate, at every alignment of elements and rows, on the
 // callers' streams, and compares all of that memory with what the CPU driver leaves in the same places.
-func TestCallersPointers(t *testing.T) { callersPointers(t, 4, 400, 10*time.Second) }
+func TestCallersPointers(t *testing.T) { callersPointers(t, 4, 400, 10*time.Second, func() {}) }
 
-func callersPointers(t *testing.T, ranks, rounds int, timeout time.Duration) {
+// callersPointers calls meet between filling memory and the call, and after it; nothing needs that where ranks run at full speed.
+func callersPointers(t *testing.T, ranks, rounds int, timeout time.Duration, meet func()) {
 	d := device(t)
 	memory := make([]uintptr, ranks)
 	for i := range memory {
@@ -157,11 +158,12 @@ func callersPointers(t *testing.T, ranks, rounds int, timeout time.Duration) {
 			s, base := comm.Stream{Handle: st.Handle()}, memory[c.Rank()]
 			got := make([]byte, ownBytes)
 			for i, x := range layouts {
-				upload(tb, ctx, c, st, base, x.fill(rand.New(rand.NewPCG(uint64(i), uint64(c.Rank())))))
+				upload(tb, ctx, c, st, base, x.fill(rand.New(rand.NewPCG(uint64(i), uint64(c.Rank())))), meet)
 				require.NoError(tb, x.do(c, s, func(p place) comm.Buffer {
 					return comm.At(c.Device(), base+uintptr(p.at), x.typ, p.rows, p.cols, p.stride)
 				}), x)
 				require.NoError(tb, c.Wait(ctx, s), x)
+				meet()
 				require.NoError(tb, comm.Copy(c, s, comm.OfBytes(got, dtype.U8, 1, ownBytes), comm.At(c.Device(), base, dtype.U8, 1, ownBytes, ownBytes)))
 				require.NoError(tb, c.Wait(ctx, s))
 				if at := difference(want[i*ranks+c.Rank()], got); at >= 0 {
@@ -177,9 +179,11 @@ func callersPointers(t *testing.T, ranks, rounds int, timeout time.Duration) {
 }
 
 // upload fills device memory and lets all ranks come, so that none writes to a peer's memory before it is filled.
-func upload(tb testing.TB, ctx context.Context, c *comm.Comm, st *cuda.Stream, addr uintptr, memory []byte) {
+func upload(tb testing.TB, ctx context.Context, c *comm.Comm, st *cuda.Stream, addr uintptr, memory []byte, meet func()) {
 	s := comm.Stream{Handle: st.Handle()}
 	require.NoError(tb, comm.Copy(c, s, comm.At(c.Device(), addr, dtype.U8, 1, len(memory), len(memory)), comm.OfBytes(memory, dtype.U8, 1, len(memory))))
+	require.NoError(tb, c.Wait(ctx, s))
+	meet()
 	require.NoError(tb, c.Barrier(s))
 	require.NoError(tb, c.Wait(ctx, s))
 }

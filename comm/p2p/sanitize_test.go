@@ -32,29 +32,36 @@ func TestSanitized(t *testing.T) {
 			start := time.Now()
 			everyKernel(t, openWorld(t, min(ranks, 2), timeout))
 			t.Logf("RESULT every kernel, %d ranks: %v", min(ranks, 2), time.Since(start).Round(time.Millisecond))
-			callersPointers(t, ranks, rounds, timeout)
+			meet := &turnstile{n: ranks, open: make(chan struct{})}
+			callersPointers(t, ranks, rounds, timeout, meet.pass)
 			t.Logf("RESULT and %d random calls of %d ranks: %v", rounds, ranks, time.Since(start).Round(time.Millisecond))
 		})
 	}
 }
 
 // everyKernel uses what random calls on callers' memory leave out: small and large sums, counts on the device, messages, groups,
-// and graphs.
+// and graphs. All memory is there before the first rank waits for another, because a tool may hold up what fills it.
 func everyKernel(t *testing.T, w *comm.World) {
-	ready := &turnstile{n: w.Size(), open: make(chan struct{})}
+	meet := &turnstile{n: w.Size(), open: make(chan struct{})}
 	commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 		s := comm.Stream{}
-		for _, typ := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F8E4M3, dtype.I64} {
-			for _, cols := range []int{64, 4097} {
-				a, b := must(tb, c, typ, 4*c.Size(), cols), must(tb, c, typ, 4*c.Size(), cols)
-				require.NoError(tb, errors.Join(c.AllReduce(s, b.Slice(0, 1), a.Slice(0, 1), comm.Sum), c.AllReduce(s, b, a, comm.Sum),
-					c.AllReduce(s, b, a, comm.Min), c.AllGather(s, b, a.Slice(0, 4)), c.ReduceScatter(s, b.Slice(0, 4), a, comm.Sum)))
-				require.NoError(tb, c.Wait(ctx, s), "%v", typ)
+		types, cols := []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F8E4M3, dtype.I64}, []int{64, 4097}
+		var pairs [][2]comm.Buffer
+		for _, typ := range types {
+			for _, n := range cols {
+				pairs = append(pairs, [2]comm.Buffer{must(tb, c, typ, 4*c.Size(), n), must(tb, c, typ, 4*c.Size(), n)})
 			}
 		}
 		x, y := must(tb, c, dtype.BF16, 16, 40), must(tb, c, dtype.BF16, 32, 40)
 		own, all := must(tb, c, dtype.I32, 1, c.Size()), must(tb, c, dtype.I32, 1, c.Size())
 		require.NoError(tb, comm.Copy(c, s, own, comm.Of([]int32{3, 1}[:c.Size()], c.Size())))
+		meet.pass()
+		for _, p := range pairs {
+			a, b := p[0], p[1]
+			require.NoError(tb, errors.Join(c.AllReduce(s, b.Slice(0, 1), a.Slice(0, 1), comm.Sum), c.AllReduce(s, b, a, comm.Sum),
+				c.AllReduce(s, b, a, comm.Min), c.AllGather(s, b, a.Slice(0, 4)), c.ReduceScatter(s, b.Slice(0, 4), a, comm.Sum)))
+			require.NoError(tb, c.Wait(ctx, s), "%v", a)
+		}
 		n := comm.OnDevice(own.Columns(0, 1), all, 16)
 		part := comm.Part{Dst: y, Src: x}
 		require.NoError(tb, errors.Join(c.AllGatherV(s, n, part), c.ReduceScatterV(s, n, comm.Sum, comm.Part{Dst: x, Src: y}),
@@ -69,7 +76,9 @@ func everyKernel(t *testing.T, w *comm.World) {
 		require.NoError(tb, c.Wait(ctx, s))
 		sub, err := c.Split(ctx, 0, -c.Rank())
 		require.NoError(tb, err)
-		require.NoError(tb, errors.Join(sub.AllReduce(s, x, x, comm.Max), sub.Wait(ctx, s), sub.Close(ctx)))
+		require.NoError(tb, errors.Join(sub.AllReduce(s, x, x, comm.Max), sub.Wait(ctx, s)))
+		meet.pass()
+		require.NoError(tb, sub.Close(ctx))
 
 		st, err := device(tb).NewStream(0)
 		require.NoError(tb, err)
@@ -78,7 +87,7 @@ func everyKernel(t *testing.T, w *comm.World) {
 		require.NoError(tb, err)
 		exec, err := graph.Instantiate()
 		require.NoError(tb, err)
-		ready.pass()
+		meet.pass()
 		require.NoError(tb, errors.Join(exec.Launch(st), exec.Launch(st), c.Wait(ctx, s), exec.Close(), graph.Close(), st.Close()))
 	})
 }
