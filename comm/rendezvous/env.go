@@ -1,11 +1,11 @@
 package rendezvous
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,11 +35,13 @@ type environment func(name string) string
 // family is one launcher's way to tell a process who it is.
 type family struct {
 	name string
-	// asks are the variables whose presence means that this launcher is meant.
-	asks []string
-	// needs are all that must be set then; "A|B" is A, else B.
-	needs []string
-	// rest fills what is not one of the four numbers, and a name of the job for its port and token.
+	// numbers are the variables of rank, size, local rank and local size; "A|B" is A, else B; "" when read finds it.
+	numbers [4]string
+	// means are the variables whose presence means this launcher; nil is the first two numbers.
+	means []string
+	// also are the others that must be set.
+	also []string
+	// read fills what the numbers do not, and a name of the job for its port and token.
 	read func(env environment, f *found) error
 }
 
@@ -49,27 +51,31 @@ type found struct {
 	id string // tells this job from others; "" when the launcher has no such thing
 }
 
+// four are the fields of family.numbers.
+func (f *found) four() [4]*int { return [4]*int{&f.Rank, &f.Size, &f.LocalRank, &f.LocalSize} }
+
 // families by precedence. MPI comes before Slurm, since mpirun inside an allocation leaves Slurm's variables of its daemons.
 var families = []family{
-	{"weft", []string{envRank.Name, envSize.Name},
-		[]string{envRank.Name, envSize.Name, envLocalRank.Name, envLocalSize.Name, envStore.Name, envToken.Name}, readWeft},
-	{"torchrun", []string{"RANK", "WORLD_SIZE"},
-		[]string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}, readTorchrun},
-	{"openmpi", []string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-		[]string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}, readOpenMPI},
-	{"mpich", []string{"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-		[]string{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}, readMPICH},
-	{"slurm", []string{"SLURM_STEP_ID"}, // a batch script has a SLURM_PROCID, too, but is no task of a step
-		[]string{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS|SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID",
-			"SLURM_STEP_TASKS_PER_NODE|SLURM_TASKS_PER_NODE", "SLURM_STEP_NODELIST|SLURM_JOB_NODELIST"}, readSlurm},
-	{"lws", []string{"LWS_GROUP_SIZE", "LWS_WORKER_INDEX"},
-		[]string{"LWS_WORKER_INDEX", "LWS_GROUP_SIZE", "LWS_LEADER_ADDRESS"}, readLWS},
+	{"weft", [4]string{envRank.Name, envSize.Name, envLocalRank.Name, envLocalSize.Name}, nil, []string{envStore.Name, envToken.Name}, readWeft},
+	{"torchrun", [4]string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, nil, []string{"MASTER_ADDR", "MASTER_PORT"}, readTorchrun},
+	{"openmpi", [4]string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}, nil, nil, readOpenMPI},
+	// Others set PMI_RANK, too, and leave out who is local.
+	{"mpich", [4]string{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}, []string{"MPI_LOCALRANKID", "MPI_LOCALNRANKS"}, nil, readMPICH},
+	// A batch script has a SLURM_PROCID, too, but is no task of a step.
+	{"slurm", [4]string{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS|SLURM_NTASKS", "SLURM_LOCALID", ""}, []string{"SLURM_STEP_ID"},
+		[]string{"SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE|SLURM_TASKS_PER_NODE", "SLURM_STEP_NODELIST|SLURM_JOB_NODELIST"}, readSlurm},
+	{"lws", [4]string{"LWS_WORKER_INDEX", "LWS_GROUP_SIZE", "", ""}, nil, []string{"LWS_LEADER_ADDRESS"}, readLWS},
+}
+
+// needs are all variables that must be set.
+func (fam *family) needs() []string {
+	return slices.DeleteFunc(slices.Concat(fam.numbers[:], fam.also), func(name string) bool { return name == "" })
 }
 
 // FromEnv says who this process is, by the variables of whoever started it: weft launch, torchrun, Open MPI, MPICH, Slurm or
 // LeaderWorkerSet, in this order of precedence; without any of them it is the only one. It logs which family won, and which
-// others say something else. A family that is half set, before one that is complete, is Invalid, with what is missing. log nil
-// is slog.Default().
+// others say something else. A family that is half set, before one that is complete and says the same as far as it goes, is
+// Invalid, with what is missing. log nil is slog.Default().
 func FromEnv(log *slog.Logger) (Job, error) {
 	if log == nil {
 		log = slog.Default()
@@ -79,6 +85,8 @@ func FromEnv(log *slog.Logger) (Job, error) {
 
 func fromEnv(env environment, log *slog.Logger) (Job, error) {
 	var won *found
+	var half []error
+	var halves []*family
 	for i := range families {
 		fam := &families[i]
 		f, missing, err := fam.find(env)
@@ -94,11 +102,18 @@ func fromEnv(env environment, log *slog.Logger) (Job, error) {
 		case err != nil:
 			return Job{}, comm.Errorf("environment", 0, comm.Invalid, "%s: %w", fam.name, err)
 		case missing != nil:
-			return Job{}, comm.Errorf("environment", 0, comm.Invalid, "%s is set, as %s does, but not %s; set all of them or none",
-				strings.Join(fam.present(env), ", "), fam.name, strings.Join(missing, ", "))
+			halves = append(halves, fam)
+			half = append(half, comm.Errorf("environment", 0, comm.Invalid, "%s is set, as %s does, but not %s; set all of them or none",
+				strings.Join(fam.present(env), ", "), fam.name, strings.Join(missing, ", ")))
 		default:
 			won = f
 		}
+	}
+	for i, fam := range halves {
+		if won == nil || !fam.agrees(env, won) {
+			return Job{}, half[i]
+		}
+		log.Warn("a launcher's variables are incomplete; as far as they go they say the same", "used", won.Family, "ignored", fam.name)
 	}
 	if won == nil {
 		log.Debug("no launcher's variables are set: a job of one process")
@@ -114,14 +129,14 @@ func fromEnv(env environment, log *slog.Logger) (Job, error) {
 
 // find reads one family. All results are nil when it is not meant.
 func (fam *family) find(env environment) (f *found, missing []string, err error) {
-	meant := false
-	for _, name := range fam.asks {
-		meant = meant || env(name) != ""
+	means := fam.means
+	if means == nil {
+		means = fam.numbers[:2]
 	}
-	if !meant {
+	if !slices.ContainsFunc(means, func(name string) bool { return env(name) != "" }) {
 		return nil, nil, nil
 	}
-	for _, need := range fam.needs {
+	for _, need := range fam.needs() {
 		if env.first(need) == "" && !(env(envStore.Name) != "" && need == "LWS_LEADER_ADDRESS") {
 			missing = append(missing, strings.ReplaceAll(need, "|", " or "))
 		}
@@ -131,6 +146,13 @@ func (fam *family) find(env environment) (f *found, missing []string, err error)
 	}
 	f = &found{}
 	f.Family = fam.name
+	for i, p := range f.four() {
+		if fam.numbers[i] != "" {
+			if *p, err = env.number(fam.numbers[i]); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
 	if err := fam.read(env, f); err != nil {
 		return nil, nil, err
 	}
@@ -140,19 +162,29 @@ func (fam *family) find(env environment) (f *found, missing []string, err error)
 	return f, nil, nil
 }
 
+// agrees reports whether the numbers that are set are those of f.
+func (fam *family) agrees(env environment, f *found) bool {
+	for i, p := range f.four() {
+		if env.first(fam.numbers[i]) == "" {
+			continue
+		}
+		if n, err := env.number(fam.numbers[i]); err != nil || n != *p {
+			return false
+		}
+	}
+	return true
+}
+
 // present lists the variables of the family that are set.
 func (fam *family) present(env environment) []string {
 	var names []string
-	for _, need := range fam.needs {
+	for _, need := range slices.Concat(fam.means, fam.needs()) {
 		for name := range strings.SplitSeq(need, "|") {
-			if env(name) != "" {
+			if env(name) != "" && !slices.Contains(names, name) {
 				names = append(names, name)
 				break
 			}
 		}
-	}
-	if names == nil {
-		return fam.asks[:1]
 	}
 	return names
 }
@@ -167,17 +199,13 @@ func (env environment) first(names string) string {
 	return ""
 }
 
-// numbers reads variables into ints.
-func (env environment) numbers(into map[string]*int) error {
-	var errs []error
-	for names, p := range into {
-		n, err := strconv.Atoi(strings.TrimSpace(env.first(names)))
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s=%q is no number", names, env.first(names)))
-		}
-		*p = n
+// number reads a variable.
+func (env environment) number(names string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(env.first(names)))
+	if err != nil {
+		return 0, fmt.Errorf("%s=%q is no number", names, env.first(names))
 	}
-	return errors.Join(errs...)
+	return n, nil
 }
 
 // complete fills the store's address and the token of the family that won.

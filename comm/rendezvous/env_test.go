@@ -98,6 +98,14 @@ func TestPrecedence(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = read(vars(slurmVars + " RANK=1"))
 	require.ErrorIs(t, err, comm.Invalid)
+	require.ErrorContains(t, err, "RANK is set, as torchrun does, but not WORLD_SIZE")
+	// A habit in batch scripts: torch's names for the size and the master, exported for srun.
+	job, log, err := read(vars(slurmVars + " WORLD_SIZE=7 MASTER_ADDR=gpu03 MASTER_PORT=29500"))
+	require.NoError(t, err)
+	require.Equal(t, Job{5, 7, 1, 3, "gpu03:29637", "no secret: slurm 77.0", "slurm", false}, job)
+	require.Contains(t, log, "ignored=torchrun")
+	_, _, err = read(vars(slurmVars + " WORLD_SIZE=3"))
+	require.ErrorContains(t, err, "WORLD_SIZE is set, as torchrun does, but not RANK")
 }
 
 func TestHalfSet(t *testing.T) {

@@ -10,42 +10,30 @@ import (
 
 func readWeft(env environment, f *found) error {
 	f.Served = env(envServed.Name) == "1"
-	return env.numbers(map[string]*int{envRank.Name: &f.Rank, envSize.Name: &f.Size, envLocalRank.Name: &f.LocalRank, envLocalSize.Name: &f.LocalSize})
+	return nil
 }
 
-func readTorchrun(env environment, f *found) error {
+func readTorchrun(env environment, f *found) (err error) {
 	f.id = env("MASTER_ADDR") + ":" + env("MASTER_PORT") + " " + env("TORCHELASTIC_RUN_ID")
-	var err error
-	if f.Address, err = besideMaster(env); err != nil {
-		return err
-	}
-	return env.numbers(map[string]*int{"RANK": &f.Rank, "WORLD_SIZE": &f.Size, "LOCAL_RANK": &f.LocalRank, "LOCAL_WORLD_SIZE": &f.LocalSize})
+	f.Address, err = besideMaster(env)
+	return err
 }
 
-func readOpenMPI(env environment, f *found) error {
+func readOpenMPI(env environment, f *found) (err error) {
 	f.id = env.first("PMIX_NAMESPACE|OMPI_MCA_ess_base_jobid")
-	var err error
-	if f.Address, err = besideMaster(env); err != nil {
-		return err
-	}
-	return env.numbers(map[string]*int{"OMPI_COMM_WORLD_RANK": &f.Rank, "OMPI_COMM_WORLD_SIZE": &f.Size,
-		"OMPI_COMM_WORLD_LOCAL_RANK": &f.LocalRank, "OMPI_COMM_WORLD_LOCAL_SIZE": &f.LocalSize})
+	f.Address, err = besideMaster(env)
+	return err
 }
 
 // readMPICH reads what MPICH's mpiexec sets. It names no job.
-func readMPICH(env environment, f *found) error {
-	var err error
-	if f.Address, err = besideMaster(env); err != nil {
-		return err
-	}
-	return env.numbers(map[string]*int{"PMI_RANK": &f.Rank, "PMI_SIZE": &f.Size, "MPI_LOCALRANKID": &f.LocalRank, "MPI_LOCALNRANKS": &f.LocalSize})
+func readMPICH(env environment, f *found) (err error) {
+	f.Address, err = besideMaster(env)
+	return err
 }
 
 func readSlurm(env environment, f *found) error {
 	f.id = env("SLURM_JOB_ID") + "." + env("SLURM_STEP_ID")
-	var node int
-	err := env.numbers(map[string]*int{"SLURM_PROCID": &f.Rank, "SLURM_STEP_NUM_TASKS|SLURM_NTASKS": &f.Size,
-		"SLURM_LOCALID": &f.LocalRank, "SLURM_NODEID": &node})
+	node, err := env.number("SLURM_NODEID")
 	if err != nil {
 		return err
 	}
@@ -64,8 +52,8 @@ func readSlurm(env environment, f *found) error {
 func readLWS(env environment, f *found) error {
 	f.id = env("LWS_LEADER_ADDRESS")
 	f.LocalRank, f.LocalSize = 0, 1
-	f.Address = net.JoinHostPort(env("LWS_LEADER_ADDRESS"), strconv.Itoa(DefaultPort))
-	return env.numbers(map[string]*int{"LWS_WORKER_INDEX": &f.Rank, "LWS_GROUP_SIZE": &f.Size})
+	f.Address = net.JoinHostPort(f.id, strconv.Itoa(DefaultPort))
+	return nil
 }
 
 // besideMaster is the store's address beside torch's, by MASTER_ADDR and MASTER_PORT, which other launchers' users set too;
