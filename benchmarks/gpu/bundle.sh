@@ -20,7 +20,9 @@ for p in $packages; do # weft is the root package
 	if [ -d "$from/testdata" ]; then cp -r "$from/testdata" "$out/gpu/tree/$p/"; fi
 done
 if [ -n "${WEFT_NVRTC_LIB:-}" ]; then
-	WEFT_CACHE_DIR="$PWD/$out/gpu/cache" go test -count=1 -run TestCompile ./internal/kernels
+	for delays in 0 1; do # TestDelays has kernels of its own
+		WEFT_KERNEL_DELAYS=$delays WEFT_CACHE_DIR="$PWD/$out/gpu/cache" go test -count=1 -run TestCompile ./internal/kernels
+	done
 fi
 cp benchmarks/gpu/torch_chain.py "$out/gpu/"
 cat >"$out/gpu/run.sh" <<'RUN'

@@ -106,14 +106,22 @@ func (c *conn) launch(st *cuda.Stream, op *comm.Op, call uint32, parts []comm.Pa
 	if op.Kind == comm.AllGatherV || op.Kind == comm.ReduceScatterV || op.Kind == comm.AllToAllV {
 		c.counts(op)
 	}
-	if kernels.IsSmall(a) {
-		return c.r.gpu.kernels.Small(st, a, c.r.gpu.blocks, 1)
+	how := c.g.w.table.choose(op.Kind, work)
+	most := c.r.gpu.blocks
+	if how.Blocks > 0 {
+		most = min(most, how.Blocks)
+	}
+	if (how.Push || how.Blocks == 0) && kernels.IsSmall(a) {
+		return c.r.gpu.kernels.Small(st, a, most, 1)
 	}
 	if op.Kind == comm.AllReduce || op.Kind == comm.Reduce {
 		work /= int64(len(c.g.members)) // a rank's share
 		work *= 2
 	}
-	blocks := int(min(int64(c.r.gpu.blocks), (work+blockBytes-1)/blockBytes))
+	blocks := most
+	if how.Blocks == 0 {
+		blocks = int(min(int64(most), (work+blockBytes-1)/blockBytes))
+	}
 	return c.r.gpu.kernels.Collective(st, a, len(c.g.members), max(1, blocks))
 }
 

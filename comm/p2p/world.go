@@ -39,6 +39,7 @@ func (g *gpu) aside(fn func(s *cuda.Stream) error) error {
 // world is what all ranks share.
 type world struct {
 	cfg   Config
+	table *tuning // how calls are launched by size; nil: by the driver's rules
 	gpus  map[int]*gpu
 	ranks []*rank // of the whole world; those of other processes are away
 	local []*rank // of this process

@@ -18,8 +18,10 @@ __device__ bool matrix_plan(const Args &a, Shared &sh) {
     const Entry *entries = sh.entries;
     u32 t = threadIdx.x, size = c->size;
     __syncthreads(); // begin has read sh.bad
-    if (t == 0)
+    if (t == 0) {
         sh.bad = ~0u;
+        sh.total = 0;
+    }
     __syncthreads();
     for (u32 k = t; k < size * size; k += blockDim.x)
         if (matrix_fault(entries, k / size, k % size))
@@ -37,6 +39,7 @@ __device__ bool matrix_plan(const Args &a, Shared &sh) {
         i64 sum = 0;
         for (u32 j = 0; j < size; j++)
             sum += entries[t].send[j];
+        atomicAdd(&sh.total, (u64)sum);
         for (u32 p = 0; p < entries[t].numParts; p++)
             if (entries[t].parts[p].srcRows < sum)
                 blame(sh, t * MAX_PARTS + p);
@@ -138,24 +141,42 @@ __device__ void exchange(const Args &a, Shared &sh) {
     }
 }
 
+// flow moves a large call without gaps in chunks, whatever it is, or says that it cannot.
+__device__ bool flow(const Args &a, Shared &sh, Pipe &pipe) {
+    u32 how = flows(a, sh);
+    if (how == NO_FLOW)
+        return false;
+#if __CUDA_ARCH__ >= 900
+    if (how == FLOWS_EVEN && has_bulk()) {
+        bulk_copy(a, sh, pipe);
+        return true;
+    }
+#endif
+    flow_copy(a, sh, pipe.walk, pipe.pieces[0], COPY_CHUNK);
+    return true;
+}
+
 // weft_copy: all_gather, all_gatherv, alltoallv, broadcast.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_copy(const __grid_constant__ Args a) {
     __shared__ Shared sh;
     __shared__ Move m;
+    __shared__ Pipe pipe;
+    follow();
     int state = begin(a, sh, next_epoch(a));
     if (state == LEAVE)
         return;
     if (state == GO) {
         if (a.kind == BROADCAST) {
-            broadcast(a, sh, m);
+            if (!flow(a, sh, pipe))
+                broadcast(a, sh, m);
         } else if (a.kind == ALL_TO_ALLV) {
-            if (matrix_plan(a, sh)) {
+            if (matrix_plan(a, sh) && !flow(a, sh, pipe)) {
                 if (skewed(a, sh))
                     exchange_slices(a, sh, m);
                 else
                     exchange(a, sh);
             }
-        } else if (gather_plan(a, sh)) {
+        } else if (gather_plan(a, sh) && !flow(a, sh, pipe)) {
             gather(a, sh, m);
         }
     }

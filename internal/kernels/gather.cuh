@@ -2,9 +2,11 @@
 // it lies, and writes it to all ranks. With equal counts that is its own source; with skewed counts the other ranks help, so
 // that skew costs nothing per byte. Bytes of a result of S bytes: S read, P S written over all ranks.
 
+// type_bytes is the size of an element: a digit for each type, in a register.
+__device__ __forceinline__ u64 type_bytes(u32 dtype) { return 0x8411112240ull >> 4 * dtype & 15; }
+
 __device__ __forceinline__ u64 row_bytes(const Part &p) {
-    const u8 sizes[] = {0, 4, 2, 2, 1, 1, 1, 1, 4, 8};
-    return (u64)p.cols * sizes[p.dtype];
+    return (u64)p.cols * type_bytes(p.dtype);
 }
 
 // rows_of are the rows of rank i that a gathering or scattering form moves.
@@ -142,7 +144,7 @@ __device__ void prepare(const Args &a, Shared &sh, Move &m, u32 part) {
     if (t == 0) {
         m.numDst = size;
         m.bytes = bytes;
-        m.align = (u32)bytes;
+        m.align = 0;
         m.dense = 1;
     }
     __syncthreads();
@@ -155,8 +157,17 @@ __device__ void prepare(const Args &a, Shared &sh, Move &m, u32 part) {
             atomicAnd(&m.dense, 0);
     }
     __syncthreads();
-    if (t == 0)
+    if (t == 0) {
+        // Units must not cross from one row to the next where there are gaps, nor from one rank's rows to another one's.
+        if (!m.dense || a.kind == ALL_TO_ALLV)
+            m.align |= (u32)bytes;
+        else if (a.kind == BROADCAST)
+            m.align |= (u32)(entries[a.peer].parts[part].srcRows * bytes);
+        else
+            for (u32 i = 0; i <= size; i++)
+                m.align |= (u32)(sh.rows[i] * bytes);
         m.unit = m.align & 1 ? 1 : m.align & 2 ? 2 : m.align & 4 ? 4 : m.align & 8 ? 8 : 16;
+    }
     __syncthreads();
 }
 
@@ -171,10 +182,10 @@ __device__ void gather(const Args &a, Shared &sh, Move &m) {
     u32 size = c->size;
     for (u32 p = 0; p < a.entry.numParts; p++) {
         prepare(a, sh, m, p);
-        u64 per = m.bytes / m.unit, lo, hi;
-        slice(sh.rows[size] * per, c->rank, size, lo, hi);
+        u64 lo, hi;
+        slice(sh.rows[size] * m.bytes / m.unit, c->rank, size, lo, hi);
         for (u32 i = 0; i < size; i++) {
-            u64 from = max(lo, sh.rows[i] * per), to = min(hi, sh.rows[i + 1] * per);
+            u64 from = max(lo, sh.rows[i] * m.bytes / m.unit), to = min(hi, sh.rows[i + 1] * m.bytes / m.unit);
             const Part &part = entries[i].parts[p];
             if (from < to) // rows are counted from the result's first
                 move_range(m, (const u8 *)part.src - sh.rows[i] * part.srcStride, part.srcStride, from, to);
@@ -188,7 +199,7 @@ __device__ void broadcast(const Args &a, Shared &sh, Move &m) {
     for (u32 p = 0; p < a.entry.numParts; p++) {
         prepare(a, sh, m, p);
         u64 lo, hi;
-        slice(root.parts[p].srcRows * (m.bytes / m.unit), c->rank, c->size, lo, hi);
+        slice(root.parts[p].srcRows * m.bytes / m.unit, c->rank, c->size, lo, hi);
         move_range(m, (const u8 *)root.parts[p].src, root.parts[p].srcStride, lo, hi);
     }
 }

@@ -18,6 +18,9 @@ func barrierThreads(size int) uint32 { return uint32((4*size + 31) / 32 * 32) }
 type Set struct {
 	exchange                                                                     *ExchangeSet
 	module                                                                       *cuda.Module
+	bulk                                                                         bool   // the GPU has bulk copies
+	flow                                                                         int64  // the least bytes of a call that is cut into chunks
+	overlap                                                                      uint32 // 1: it prepares a kernel while the one in front runs
 	barrier, barriers, copy, reduce, reduceAny, send, recv, leave, memory, small *cuda.Function
 }
 
@@ -32,8 +35,14 @@ func Load(dev *cuda.Device) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{module: m}
+	s := &Set{module: m, flow: flowBytes}
+	if delayed() {
+		s.flow = flowBytesDelay
+	}
 	if err := s.functions(); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	if err := s.allowBulk(dev); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	if s.exchange, err = LoadExchange(dev); err != nil {
@@ -74,8 +83,61 @@ func (s *Set) functions() error {
 	return nil
 }
 
+// Launches with bulk copies: a warp that loads beside the warps that add up, and the shared memory that bulk.cuh names.
+const (
+	bulkThreads = 256 + 32
+	bulkShared  = 160<<10 + 4*8<<10 // BULK_SHARED
+
+	// FLOW_BYTES, without and with delays.
+	flowBytes      = 4 << 20
+	flowBytesDelay = 64 << 10
+)
+
+// allowBulk lets the kernels have the shared memory of bulk copies, which compute capability 9.0 brought.
+func (s *Set) allowBulk(dev *cuda.Device) error {
+	if dev.Info().Major < 9 {
+		return nil
+	}
+	s.overlap = 1
+	for _, f := range []*cuda.Function{s.copy, s.reduce} {
+		if static, err := f.Attribute(cuda.FuncStaticShared); err != nil || static+bulkShared > dev.Info().SharedBytes {
+			return err
+		}
+		if err := f.SetMaxShared(bulkShared); err != nil {
+			return err
+		}
+	}
+	s.bulk = true
+	return nil
+}
+
+// bulkFits reports whether this rank brings what bulk copies need: a large call whose buffers have no gaps and are aligned. Ranks
+// need not agree.
+func (s *Set) bulkFits(a *Args, size int) bool {
+	bytes := int64(0)
+	for i := range a.Entry.NumParts {
+		p := &a.Entry.Parts[i]
+		row := int64(p.Cols) * int64(dtype.DType(p.DTyp).Size())
+		if p.SrcRows > 1 && p.SrcStride != row || p.DstRows > 1 && p.DstStride != row || (p.Src|p.Dst)%16 != 0 {
+			return false
+		}
+		bytes += row * int64(max(p.SrcRows, p.DstRows))
+	}
+	if comm.OpKind(a.Kind) == comm.AllToAllV {
+		bytes *= int64(size)
+	}
+	return bytes >= s.flow
+}
+
 // Close unloads the kernels. None may be running.
 func (s *Set) Close() error { return errors.Join(s.exchange.Close(), s.module.Close()) }
+
+// linear is the shape of a launch that begins where the one in front ends: every kernel here calls follow() first.
+func (s *Set) linear(blocks, threads int) cuda.Launch {
+	l := cuda.Linear(blocks, threads)
+	l.Overlap = s.overlap
+	return l
+}
 
 // Collective launches the kernel of a.Kind for a group of size ranks on blocks blocks. Barrier, Send and Split take one.
 func (s *Set) Collective(st *cuda.Stream, a *Args, size, blocks int) error {
@@ -93,9 +155,14 @@ func (s *Set) Collective(st *cuda.Stream, a *Args, size, blocks int) error {
 			fn = s.reduce
 		}
 	}
-	l := cuda.Linear(blocks, Threads)
-	if blocks == 1 && fn == s.barrier {
+	l := s.linear(blocks, Threads)
+	switch {
+	case fn == s.barrier:
 		l.Block[0] = barrierThreads(size)
+	case fn == s.reduceAny:
+		l.Block[0] = Threads / 2
+	case s.bulk && (fn == s.copy || fn == s.reduce) && s.bulkFits(a, size):
+		l.Block[0], l.Shared = bulkThreads, bulkShared
 	}
 	return cuda.Run(st, fn, &l, a)
 }
@@ -122,7 +189,7 @@ func (s *Set) Small(st *cuda.Stream, a *Args, maxBlocks, times int) error {
 	lines := int(p.Cols) * int(p.SrcRows) * dtype.DType(p.DTyp).Size() / 8
 	blocks := min(maxBlocks, (lines+smallThreads-1)/smallThreads)
 	threads := min(Threads, max(smallThreads, (lines/blocks+31)/32*32))
-	l := cuda.Linear(blocks, threads)
+	l := s.linear(blocks, threads)
 	return cuda.Run(st, s.small, &l, a)
 }
 
@@ -147,13 +214,13 @@ func (s *Set) Barriers(st *cuda.Stream, a *Args, size, n int) error {
 		return fmt.Errorf("kernels: %d barriers", n)
 	}
 	a.Kind, a.Peer = uint32(comm.Barrier), uint32(n)
-	l := cuda.Linear(1, int(barrierThreads(size)))
+	l := s.linear(1, int(barrierThreads(size)))
 	return cuda.Run(st, s.barriers, &l, a)
 }
 
 // Leave tells all peers that the rank of a.Ctl takes part in nothing more.
 func (s *Set) Leave(st *cuda.Stream, a *Args) error {
-	l := cuda.Linear(1, MaxRanks)
+	l := s.linear(1, MaxRanks)
 	return cuda.Run(st, s.leave, &l, a)
 }
 
@@ -164,6 +231,6 @@ func (s *Set) Memory(st *cuda.Stream, a *MemoryArgs, maxBlocks int) error {
 	}
 	const perBlock = Threads * 16 * 4
 	blocks := int(min(uint64(maxBlocks), (a.Rows*a.RowBytes+perBlock-1)/perBlock))
-	l := cuda.Linear(max(1, blocks), Threads)
+	l := s.linear(max(1, blocks), Threads)
 	return cuda.Run(st, s.memory, &l, a)
 }

@@ -3,6 +3,7 @@
 // weft_barrier: the first meeting is all of it. One block.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_barrier(const __grid_constant__ Args a) {
     __shared__ Shared sh;
+    follow();
     if (begin(a, sh, next_epoch(a)) != LEAVE)
         finish(a, sh, true);
 }
@@ -10,6 +11,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_barrier(const __gr
 // weft_barriers meets a.peer times in one launch; it measures what a meeting costs inside a kernel.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_barriers(const __grid_constant__ Args a) {
     __shared__ Shared sh;
+    follow();
     u64 e = next_epoch(a);
     for (u32 i = 0; i < a.peer; i++, e++)
         if (begin(a, sh, e) != GO)
@@ -28,6 +30,7 @@ __device__ bool same_shapes(const Entry &s, const Entry &r) {
 // weft_send: one block writes its entry to the receiver and waits for the answer, after which the source is free.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_send(const __grid_constant__ Args a) {
     __shared__ Shared sh;
+    follow();
     Ctl *c = a.ctl;
     u64 e = c->sent[a.peer] + 1;
     stage(a, sh);
@@ -60,6 +63,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_send(const __grid_
 // weft_recv: pulls the sender's data and answers.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_recv(const __grid_constant__ Args a) {
     __shared__ Shared sh;
+    follow();
     Ctl *c = a.ctl;
     u32 t = threadIdx.x;
     u64 e = c->received[a.peer] + 1;
@@ -92,6 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_recv(const __grid_
 
 // weft_leave tells all peers that this rank is in no later meeting. One block; it waits for nobody.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_leave(const __grid_constant__ Args a) {
+    follow();
     Ctl *c = a.ctl;
     u32 t = threadIdx.x;
     if (t >= c->size || t == c->rank)
@@ -104,5 +109,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_leave(const __grid
 
 // weft_memory copies rows in one rank's address space, pinned host memory included.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_memory(const __grid_constant__ MemoryArgs a) {
+    follow();
     copy_rows((u8 *)a.dst, a.dstStride, (const u8 *)a.src, a.srcStride, a.rows, a.bytes, everyone());
 }

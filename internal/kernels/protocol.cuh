@@ -89,7 +89,8 @@ struct Ctl {
     Rank *world[MAX_RANKS];
     u64 small[MAX_RANKS]; // where each rank receives small all_reduces
     u64 shift[MAX_RANKS]; // what turns a rank's addresses into this rank's; not 0 for ranks of other processes
-    u64 pad[6]; // the words below begin a cache line
+    u64 tickets[2]; // chunks taken in even and odd epochs
+    u64 pad[4];     // the words below begin a cache line
     // Written by peers, each in its own word.
     u64 done[MAX_RANKS], mail[MAX_RANKS], ack[MAX_RANKS];
     u64 closed[3][MAX_RANKS]; // first epoch, message and answer that will never come; 0 while the peer lives
@@ -119,6 +120,7 @@ struct Shared {
     Entry entries[MAX_RANKS]; // of all ranks, after begin
     Entry entry;
     u64 epoch;
-    u32 missing, bad, last, faults;
+    u64 total; // rows of an all-to-all, over all ranks
+    u32 missing, bad, last, faults, more;
     int rows[MAX_RANKS + 1]; // prefix sums
 };

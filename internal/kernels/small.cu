@@ -19,7 +19,8 @@ struct Small {
     u32 size, own; // own: what a peer's header should say
 };
 
-// another says why to stop waiting for source p: what impatient finds, or a header of another call.
+// another follows a look that found source p late: it says why to stop waiting, as impatient does, or that p's header is of
+// another call.
 __device__ __noinline__ u32 another(const Ctl *c, const Small &m, Patience &w, u32 p) {
     u32 why = impatient(c, w, p, m.e, ~0ull);
     if (why != 0 || (w.looks & 7) != 0)
@@ -39,7 +40,8 @@ __device__ __forceinline__ u32 header(const Ctl *c, const Small &m, u32 p) {
     return v.flagA == (u32)m.e && v.a != m.own ? ELSEWHERE : 0;
 }
 
-// add_up waits for line i of all sources and adds them up in rank order.
+// add_up waits for line i of all sources and adds them up in rank order. A look is a load of all lines that are summed next:
+// they come at about one time, and looks one after the other would cost a trip each.
 template <class N> __device__ __forceinline__ u32 add_up(const Ctl *c, const Small &m, u32 i, uint2 &result, u32 &from) {
     typedef typename N::Raw Raw;
     const int W = 8 / sizeof(Raw);
@@ -48,22 +50,28 @@ template <class N> __device__ __forceinline__ u32 add_up(const Ctl *c, const Sma
     const Line *line = m.mine + 1 + i;
     for (u32 s = 0; s < m.size; s += 8) {
         Line v[8];
+        for (;;) {
+            u32 late = ~0u;
 #pragma unroll
-        for (u32 k = 0; k < 8; k++)
-            if (s + k < m.size)
-                v[k] = line_load(line + (s + k) * SMALL_STRIDE);
+            for (u32 k = 0; k < 8; k++)
+                if (s + k < m.size)
+                    v[k] = line_load(line + (s + k) * SMALL_STRIDE);
+#pragma unroll
+            for (u32 k = 0; k < 8; k++)
+                if (s + k < m.size && (v[k].flagA != (u32)m.e || v[k].flagB != (u32)m.e))
+                    late = s + k;
+            if (late == ~0u)
+                break;
+            u32 why = another(c, m, w, late);
+            if (why != 0) {
+                from = late;
+                return why;
+            }
+        }
 #pragma unroll
         for (u32 k = 0; k < 8; k++) {
             if (s + k >= m.size)
                 continue;
-            while (v[k].flagA != (u32)m.e || v[k].flagB != (u32)m.e) {
-                u32 why = another(c, m, w, s + k);
-                if (why != 0) {
-                    from = s + k;
-                    return why;
-                }
-                v[k] = line_load(line + (s + k) * SMALL_STRIDE);
-            }
             union { uint2 q; Raw x[W]; } u;
             u.q = make_uint2(v[k].a, v[k].b);
 #pragma unroll
@@ -136,10 +144,15 @@ template <class N> __device__ u32 small_sum(const Args &a, Shared &sh, u64 e) {
     return verdict(a, sh, why, from, e);
 }
 
+// meet_instead is the usual way; out of line, so that it costs the short way no registers.
+__device__ __noinline__ void meet_instead(const Args &a, Shared &sh, Share &s, Pipe &pipe) { reduce<true>(a, sh, s, pipe); }
+
 // weft_small: a small all_reduce, a.peer times (at least once) in one launch.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_small(const __grid_constant__ Args a) {
     __shared__ Shared sh;
     __shared__ Share s;
+    __shared__ Pipe pipe;
+    follow();
     Ctl *c = a.ctl;
     u64 e = next_epoch(a);
     u32 state = 0, times = a.peer > 1 ? a.peer : 1;
@@ -151,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_small(const __grid
         }
     }
     if (state == ELSEWHERE) {
-        reduce<true>(a, sh, s);
+        meet_instead(a, sh, s, pipe);
     } else if (state != 0) {
         abandon(a, sh);
     } else if (times == 1) {

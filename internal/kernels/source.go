@@ -9,7 +9,7 @@ import (
 )
 
 // files are the parts of one translation unit, in the order in which they use each other.
-var files = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "gather.cuh", "exchange.cu", "messages.cu",
+var files = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "gather.cuh", "chunks.cuh", "bulk.cuh", "exchange.cu", "messages.cu",
 	"reduce.cu", "small.cu"}
 
 //go:embed *.cuh *.cu
@@ -27,6 +27,11 @@ func text(name string) string {
 // delays compiles kernels that spin a random time before stores of data and flags.
 var delays = envknob.Register("WEFT_KERNEL_DELAYS", "1: kernels spin a random time before stores of data and flags, to look for races", "0", "1")
 
+func delayed() bool {
+	v, _ := delays.Get()
+	return v == "1"
+}
+
 // Program is the collectives' source for an architecture, such as sm_90a.
 func Program(arch string) nvrtc.Program {
 	var b strings.Builder
@@ -35,7 +40,7 @@ func Program(arch string) nvrtc.Program {
 	}
 	// Sums must not be contracted: they are written as __fadd_rn, and this keeps the compiler from any other idea.
 	options := []string{"--fmad=false", "-lineinfo"}
-	if v, _ := delays.Get(); v == "1" {
+	if delayed() {
 		options = append(options, "-DWEFT_DELAYS")
 	}
 	return nvrtc.Program{
