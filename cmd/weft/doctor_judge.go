@@ -43,7 +43,7 @@ func (r *report) judge() []ability {
 		if _, problem := r.found(name); problem != "" {
 			out = append(out, no(what, "%s", problem))
 		} else {
-			out = append(out, no(what, "the library is there, this version of weft has no driver for it yet"))
+			out = append(out, yes(what, "the library is there; its version is looked at when it is first used"))
 		}
 	}
 	return append(out, r.judgeMulticast(no))

@@ -74,8 +74,8 @@ func TestJudge(t *testing.T) {
 [yes] matrix products by cuBLASLt: libcublasLt is there
 [yes] several ranks on one GPU: 132 SMs: (ranks - 1) x waiting blocks a rank, plus the largest cluster, must fit
 [yes] one rank on each of several GPUs, one process: peer access between all 8 GPUs
-[no] ranks in several processes over libnccl: the library is there, this version of weft has no driver for it yet
-[no] ranks in several processes over libnvshmem_host: the library is there, this version of weft has no driver for it yet
+[yes] ranks in several processes over libnccl: the library is there; its version is looked at when it is first used
+[yes] ranks in several processes over libnvshmem_host: the library is there; its version is looked at when it is first used
 [no] reduction by the NVLink switch (multicast): 8 of 8 GPUs report the ability; this version of weft never creates multicast objects
 `, verdicts(eight()))
 	for text, change := range map[string]func(*report){
