@@ -3,9 +3,7 @@ package nvshmem_test
 import (
 	"context"
 	"errors"
-	"os"
 	"regexp"
-	"syscall"
 	"testing"
 	"time"
 
@@ -188,8 +186,7 @@ func TestHeapKilled(t *testing.T) {
 	require.NoError(t, c.Barrier(comm.Stream{}))
 	require.NoError(t, c.Wait(t.Context(), comm.Stream{}))
 	if pe.Rank() == 1 {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
+		proctest.Die()
 	}
 	begin := time.Now()
 	err := w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -109,11 +107,7 @@ func failing(t *testing.T, dies int, timeout time.Duration, victim func(w *comm.
 
 // TestIPCKilled kills a process between two barriers.
 func TestIPCKilled(t *testing.T) {
-	failing(t, 1, 20*time.Second, func(*comm.World) {
-		_ = os.Stdout.Sync()
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
-	}, func(t *testing.T, err error, took time.Duration) {
+	failing(t, 1, 20*time.Second, func(*comm.World) { proctest.Die() }, func(t *testing.T, err error, took time.Duration) {
 		require.Error(t, err)
 		require.Truef(t, errors.Is(err, comm.Aborted) || errors.Is(err, comm.Remote), "%v", err)
 		require.ErrorContains(t, err, "rank 2")

@@ -187,11 +187,7 @@ func TestSpanAbort(t *testing.T) {
 }
 
 func TestSpanKilled(t *testing.T) {
-	ends(t, 1, func(*comm.World) {
-		p, _ := os.FindProcess(os.Getpid())
-		_ = p.Kill()
-		select {}
-	}, "rank 1")
+	ends(t, 1, func(*comm.World) { proctest.Die() }, "rank 1")
 }
 
 func ends(t *testing.T, dies int, end func(w *comm.World), want string) {
