@@ -4,13 +4,14 @@
 #
 #	tar xzf gpu.tgz && gpu/run.sh OUT
 #
-# checks everything (WEFT_REQUIRE_GPU=1: a test that cannot run fails) and times it; logs and JSON lines go to OUT.
+# checks everything (WEFT_REQUIRE_GPU=1: a test that cannot run fails) and times it; logs and JSON lines go to OUT. sanitize.sh OUT
+# comm_p2p.test in that folder runs the kernels under compute-sanitizer.
 # With WEFT_NVRTC_LIB set here, kernels are compiled into the bundle's cache, which saves a minute there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=build/carry
 rm -rf "$out/gpu" && mkdir -p "$out/gpu"
-packages=${PACKAGES:-"cuda internal/nvrtc internal/kernels comm/p2p symm weft"}
+packages=${PACKAGES:-"cuda internal/nvrtc internal/kernels comm/p2p comm/staged symm examples/pointers examples/moelayer examples/internal/model weft"}
 for p in $packages; do # weft is the root package
 	from=./$p
 	if [ "$p" = weft ]; then from=.; fi
@@ -24,7 +25,7 @@ if [ -n "${WEFT_NVRTC_LIB:-}" ]; then
 		WEFT_KERNEL_DELAYS=$delays WEFT_CACHE_DIR="$PWD/$out/gpu/cache" go test -count=1 -run TestCompile ./internal/kernels
 	done
 fi
-cp benchmarks/gpu/torch_chain.py "$out/gpu/"
+cp benchmarks/gpu/torch_chain.py benchmarks/gpu/sanitize.sh "$out/gpu/"
 cat >"$out/gpu/run.sh" <<'RUN'
 #!/bin/bash
 # run.sh OUT [check|time|all]: see bundle.sh.
