@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -79,8 +80,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	}
 	m := &measurement{flags: &f, groups: groups, libs: libs, errOut: errOut}
 	r, err := m.run(ctx, args)
-	if err != nil {
+	if len(r.Rows) == 0 {
 		return err
 	}
-	return print(out, r)
+	return errors.Join(err, print(out, r)) // a run that was stopped shows its whole rounds
 }

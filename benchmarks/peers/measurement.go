@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"slices"
@@ -41,26 +43,44 @@ func (m *measurement) run(ctx context.Context, args []string) (record.Run, error
 	}()
 	bar, finish := progress(m.errOut, m.Rounds*len(m.groups))
 	defer finish()
-	for round := range m.Rounds {
-		m.rows = append(m.rows, record.Row{Op: copyOp, Driver: "memory", Type: "u8", Ranks: runtime.GOMAXPROCS(0), Size: copyBytes, Cycle: round,
-			CopyGBs: copyRate()})
-		rows, err := pieces(ctx, round)
-		if err != nil {
-			return record.Run{}, err
-		}
-		m.rows = append(m.rows, rows...)
-		for i, g := range m.groups {
-			bar.Increment()
-			if err := m.turn(ctx, g, round, round+i); err != nil {
-				return record.Run{}, err
-			}
-		}
+	err := m.rounds(ctx, bar)
+	if err != nil && len(m.rows) == 0 {
+		return record.Run{}, err
 	}
 	for _, lib := range m.libs {
 		h.Peers[lib.name] = lib.version
 	}
 	h.Record = "header"
-	return record.Run{Header: h, Rows: m.rows}, m.write(h)
+	return record.Run{Header: h, Rows: m.rows}, errors.Join(err, m.write(h))
+}
+
+// rounds measures until all rounds are done. If it is stopped, the rows of the rounds before remain.
+func (m *measurement) rounds(ctx context.Context, bar *mpb.Bar) error {
+	for round := range m.Rounds {
+		before := len(m.rows)
+		if err := m.round(ctx, bar, round); err != nil {
+			m.rows = m.rows[:before]
+			return fmt.Errorf("round %d of %d: %w", round+1, m.Rounds, err)
+		}
+	}
+	return nil
+}
+
+func (m *measurement) round(ctx context.Context, bar *mpb.Bar, round int) error {
+	m.rows = append(m.rows, record.Row{Op: copyOp, Driver: "memory", Type: "u8", Ranks: runtime.GOMAXPROCS(0), Size: copyBytes, Cycle: round,
+		CopyGBs: copyRate()})
+	rows, err := pieces(ctx, round)
+	if err != nil {
+		return err
+	}
+	m.rows = append(m.rows, rows...)
+	for i, g := range m.groups {
+		bar.Increment()
+		if err := m.turn(ctx, g, round, round+i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // progress shows a bar of groups if out is a terminal.
