@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=build/carry
 rm -rf "$out/gpu" && mkdir -p "$out/gpu"
-packages=${PACKAGES:-"cuda internal/nvrtc internal/kernels comm/p2p comm/staged symm examples/pointers examples/moelayer examples/internal/model weft"}
+packages=${PACKAGES:-"cuda internal/nvrtc internal/kernels comm/p2p comm/staged symm examples/pointers examples/moelayer weft"}
 for p in $packages; do # weft is the root package
 	from=./$p
 	if [ "$p" = weft ]; then from=.; fi
