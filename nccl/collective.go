@@ -148,7 +148,7 @@ func (c *Communicator) Enqueue(ctx context.Context, s *cuda.Stream, calls ...Cal
 func (c *Communicator) enqueue(j *job, calls []Call, before, after []rowCopy) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone {
+	if c.gone.Load() {
 		return InvalidArgument
 	}
 	j.ctx, j.comm = uint64(c.dev.Context()), c.handle()
@@ -162,6 +162,9 @@ func (c *Communicator) Simulate(s *cuda.Stream, calls ...Call) (float32, error) 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.gone.Load() {
+		return 0, &Error{Call: "GroupSimulateEnd", Result: InvalidArgument}
+	}
 	var micros float32
 	j := &job{ctx: uint64(c.dev.Context()), comm: c.handle(), stream: uint64(s.Handle()), numOps: int32(len(calls))}
 	err := check(simulateC(j, calls, &micros, c.msg), "GroupSimulateEnd", c.msg)

@@ -24,7 +24,7 @@ type Communicator struct {
 	msg      *[textBytes]byte
 
 	mu   sync.Mutex // of the calls, so that Abort does not pull the handle away under one
-	gone bool
+	gone atomic.Bool
 }
 
 func newCommunicator(dev *cuda.Device, blocking bool) *Communicator {
@@ -167,7 +167,7 @@ func (c *Communicator) State() Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.Handle()
-	if c.gone || h == 0 {
+	if c.gone.Load() || h == 0 {
 		return InvalidArgument
 	}
 	a := [2]uint64{uint64(h)}
@@ -213,7 +213,7 @@ func (c *Communicator) call(call int, name string, a []uint64) error {
 }
 
 func (c *Communicator) callLocked(call int, a []uint64) Result {
-	if c.gone {
+	if c.gone.Load() {
 		return InvalidArgument
 	}
 	return callC(c.dev.Context(), call, a, c.msg)
@@ -245,6 +245,7 @@ func (c *Communicator) free() {
 			slotFree(s)
 		}
 	}
-	c.slot, c.names, c.gone = 0, [2]uintptr{}, true
+	c.slot, c.names = 0, [2]uintptr{}
+	c.gone.Store(true)
 	c.known.Store(0)
 }

@@ -224,6 +224,10 @@ func TestFakeCancel(t *testing.T) {
 	require.ErrorIs(t, streams[0].Wait(limited), context.DeadlineExceeded)
 	require.NoError(t, list[0].Abort())
 	require.NoError(t, streams[0].Wait(t.Context()))
+	for _, err := range []error{list[0].AsyncError(), second(list[0].Rank()), second(list[0].LSATeam()), second(list[0].Simulate(streams[0])),
+		second(list[0].Split(t.Context(), 0, 0, nil)), list[0].Enqueue(t.Context(), streams[0])} {
+		require.ErrorIs(t, err, nccl.InvalidArgument, "after the end")
+	}
 }
 
 // An old library does what it can, and says what it cannot.

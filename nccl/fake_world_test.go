@@ -229,6 +229,26 @@ func TestFakeWrongOrder(t *testing.T) {
 	require.NoError(t, w.Close(t.Context()))
 }
 
+// A blocking call that waits inside the library ends with the world too.
+func TestFakeStuck(t *testing.T) {
+	if !withFake(t, []string{"FAKE_NCCL_STUCK=1"}) {
+		return
+	}
+	w := openFake(t, 2, 0, func(c *nccl.Config) { c.Options.Blocking = true })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(50*time.Millisecond, func() { cancel(errors.New("the user left")) })
+	errs := make([]error, 2)
+	begin := time.Now()
+	err := w.Run(ctx, func(ctx context.Context, c *comm.Comm) error {
+		errs[c.Rank()] = barrier(ctx, c)
+		return errs[c.Rank()]
+	})
+	require.ErrorContains(t, err, "the user left")
+	require.ErrorIs(t, errs[1], comm.Aborted)
+	require.NoError(t, w.Close(t.Context()))
+	require.Less(t, time.Since(begin), 10*time.Second)
+}
+
 // Groups of eight goroutines, each with its own, at once.
 func TestFakeGroups(t *testing.T) {
 	if !withFake(t, nil) {

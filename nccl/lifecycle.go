@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/weftgo/weft/cuda"
@@ -131,18 +132,46 @@ func (c *Communicator) Destroy() error { return c.end(callDestroy, "CommDestroy"
 func (c *Communicator) Abort() error { return c.end(callAbort, "CommAbort") }
 
 func (c *Communicator) end(call int, name string) error {
-	c.mu.Lock()
+	var msg [textBytes]byte // c.msg is the caller's of a call under way
+	var err error
+	if !c.acquire(call == callAbort) { // the call under way leaves when the communicator is aborted under it
+		a := [1]uint64{c.handle()}
+		if c.gone.Swap(true) { // whoever comes after that call finds it gone
+			return nil
+		}
+		err = check(callC(c.dev.Context(), call, a[:], &msg), name, &msg)
+		c.mu.Lock()
+		c.free()
+		c.mu.Unlock()
+		return err
+	}
 	defer c.mu.Unlock()
-	if c.gone {
+	if c.gone.Load() {
 		return nil
 	}
-	var err error
 	if h := c.Handle(); h != 0 {
 		a := [1]uint64{uint64(h)}
-		err = check(callC(c.dev.Context(), call, a[:], c.msg), name, c.msg)
+		err = check(callC(c.dev.Context(), call, a[:], &msg), name, &msg)
 	}
 	c.free()
 	return err
+}
+
+// stuck is how long Abort waits for a call of a blocking communicator to leave the library by itself.
+const stuck = time.Second
+
+// acquire locks the calls. An abort of a blocking communicator does not wait for good: a call may be waiting for a peer.
+func (c *Communicator) acquire(abort bool) bool {
+	if !abort || !c.blocking {
+		c.mu.Lock()
+		return true
+	}
+	for begin := time.Now(); time.Since(begin) < stuck; time.Sleep(time.Millisecond) {
+		if c.mu.TryLock() {
+			return true
+		}
+	}
+	return c.mu.TryLock()
 }
 
 // Revoke stops what is under way and leaves a communicator that can only be split, shrunk, destroyed or aborted. It waits

@@ -54,6 +54,9 @@ func (c *Communicator) team(call int) (Team, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.gone.Load() {
+		return t, &Error{Call: "a team", Result: InvalidArgument}
+	}
 	return t, check(teamC(call, c.Handle(), &t), "a team", c.msg)
 }
 

@@ -4,6 +4,7 @@
 // fit together wait until they are aborted, as with the real library.
 //
 //	FAKE_NCCL_ASYNC=RANK:CODE   the communicators of a rank have failed with a code
+//	FAKE_NCCL_STUCK=RANK        calls of a rank do not return until they are aborted, as if they waited for a peer to connect
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -341,6 +342,17 @@ int ncclGroupEnd(void) {
 }
 
 static int call(op o) {
+    const char *stuck = getenv("FAKE_NCCL_STUCK");
+    if (stuck && atoi(stuck) == o.c->rank) {
+        pthread_mutex_lock(&mu);
+        o.c->jobs++;
+        while (!o.c->aborted)
+            pthread_cond_wait(&changed, &mu);
+        o.c->jobs--;
+        pthread_cond_broadcast(&changed);
+        pthread_mutex_unlock(&mu);
+        return say(internal_error, "aborted while it connected");
+    }
     if (o.peer < 0 || o.peer >= o.c->q->n)
         return say(bad_argument, "rank %d is not in [0, %d)", o.peer, o.c->q->n);
     if (o.count == 0)

@@ -1,0 +1,50 @@
+package nccl
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weftgo/weft/comm"
+)
+
+// What a process tells of its end arrives in the others as an error of the same class that blames the same rank.
+func TestCause(t *testing.T) {
+	told := fmt.Sprintf("%d %d %d %v", 3, comm.Timeout, 5, "waited for rank 5")
+	e := parseCause(told)
+	require.ErrorIs(t, e, comm.Timeout)
+	require.Equal(t, 3, e.Rank)
+	require.Equal(t, 5, e.Peer)
+	require.EqualError(t, e, "world: rank 3: timeout (rank 5): the process of rank 3 gave up: waited for rank 5")
+	for _, odd := range []string{"", "x", "1 2 3", "1 99 2 text"} {
+		e := parseCause(odd)
+		require.ErrorIs(t, e, comm.Remote, "%q", odd)
+		require.Error(t, e.Err)
+	}
+}
+
+// The store numbers processes; the error blames a rank where that can be known.
+func TestLostStore(t *testing.T) {
+	lost := &comm.Error{Op: "store", Rank: 0, Peer: 2, Code: comm.Remote, Err: errors.New("gone")}
+	for _, x := range []struct{ first, local, size, peer int }{{0, 1, 4, 2}, {2, 2, 8, 4}, {0, 4, 8, comm.NoPeer}, {1, 2, 8, comm.NoPeer}} {
+		w := &world{cfg: Config{First: x.first, Size: x.size}, ranks: make([]*rank, x.local)}
+		var e *comm.Error
+		require.ErrorAs(t, w.lostStore(lost), &e)
+		require.Equal(t, x.peer, e.Peer, "%+v", x)
+		require.ErrorIs(t, e, comm.Remote)
+	}
+}
+
+// Sizes are rounded up by little, and what is given back is handed out again.
+func TestClass(t *testing.T) {
+	for bytes, want := range map[int]int{0: 256, 1: 256, 257: 512, 4096: 4096, 4097: 4608, 1<<20 + 1: 1<<20 + 1<<17} {
+		require.Equal(t, want, class(bytes), "%d bytes", bytes)
+	}
+	for n := 1; n < 1<<22; n += 997 {
+		require.GreaterOrEqual(t, class(n), n)
+		require.LessOrEqual(t, class(n), max(256, n+n/8+256))
+		require.Zero(t, class(n)%256)
+	}
+}
