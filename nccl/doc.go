@@ -13,6 +13,10 @@
 // its own, and a context, a deadline or an abort ends the wait for a rank that does not come. A call that NCCL refuses
 // breaks a non-blocking communicator.
 //
+// A Comm's Conn has a method Communicator, for functions of NCCL that comm has no name for:
+//
+//	c.Conn().(interface{ Communicator() *nccl.Communicator }).Communicator()
+//
 // # What the driver does
 //
 // Rows with gaps are packed into a workspace that grows. Equal counts take NCCL's uniform calls. Ragged all_gatherv is one group of

@@ -33,7 +33,7 @@ type Config struct {
 	// has all ranks. It stays the caller's and must outlive the world.
 	Store rendezvous.Store
 	// Name separates worlds that share a Store; "" means "nccl". The processes of a world give the same name and open
-	// worlds of one name in the same order.
+	// worlds of one name in the same order; after an Open that failed they go on with another name.
 	Name string
 	// Timeout is the longest that a Wait or an enqueue waits for other ranks. 0 means 60 s. A Wait also waits for the
 	// caller's own work on the stream.
