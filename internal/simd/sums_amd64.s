@@ -1263,59 +1263,47 @@ TEXT ·sumAllStreamAVX512(SB), NOSPLIT, $0-40
 	MOVQ n+32(FP), DX
 	XORQ CX, CX
 	MOVQ DX, R11
-	SUBQ $0x00000080, R11
-	JMP  sumAllStreamAVX512_sum8_check
+	SUBQ $0x00000040, R11
+	JMP  sumAllStreamAVX512_sum4_check
 
-sumAllStreamAVX512_sum8:
+sumAllStreamAVX512_sum4:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
 	MOVQ   srcs+16(FP), SI
 	MOVQ   numSrcs+24(FP), R8
-	JMP    sumAllStreamAVX512_sum8_src_rankcheck
+	JMP    sumAllStreamAVX512_sum4_src_rankcheck
 
-sumAllStreamAVX512_sum8_src_rank:
+sumAllStreamAVX512_sum4_src_rank:
 	MOVQ   (SI), AX
 	VADDPS (AX)(CX*4), Z0, Z0
 	VADDPS 64(AX)(CX*4), Z1, Z1
 	VADDPS 128(AX)(CX*4), Z2, Z2
 	VADDPS 192(AX)(CX*4), Z3, Z3
-	VADDPS 256(AX)(CX*4), Z4, Z4
-	VADDPS 320(AX)(CX*4), Z5, Z5
-	VADDPS 384(AX)(CX*4), Z6, Z6
-	VADDPS 448(AX)(CX*4), Z7, Z7
 	ADDQ   $0x18, SI
 	DECQ   R8
 
-sumAllStreamAVX512_sum8_src_rankcheck:
+sumAllStreamAVX512_sum4_src_rankcheck:
 	CMPQ R8, $0x00
-	JG   sumAllStreamAVX512_sum8_src_rank
+	JG   sumAllStreamAVX512_sum4_src_rank
 	MOVQ dsts+0(FP), SI
 	MOVQ numDsts+8(FP), R8
 
-sumAllStreamAVX512_sum8_dst:
+sumAllStreamAVX512_sum4_dst:
 	MOVQ     (SI), AX
 	VMOVNTPS Z0, (AX)(CX*4)
 	VMOVNTPS Z1, 64(AX)(CX*4)
 	VMOVNTPS Z2, 128(AX)(CX*4)
 	VMOVNTPS Z3, 192(AX)(CX*4)
-	VMOVNTPS Z4, 256(AX)(CX*4)
-	VMOVNTPS Z5, 320(AX)(CX*4)
-	VMOVNTPS Z6, 384(AX)(CX*4)
-	VMOVNTPS Z7, 448(AX)(CX*4)
 	ADDQ     $0x18, SI
 	DECQ     R8
-	JNZ      sumAllStreamAVX512_sum8_dst
-	ADDQ     $0x00000080, CX
+	JNZ      sumAllStreamAVX512_sum4_dst
+	ADDQ     $0x00000040, CX
 
-sumAllStreamAVX512_sum8_check:
+sumAllStreamAVX512_sum4_check:
 	CMPQ CX, R11
-	JLE  sumAllStreamAVX512_sum8
+	JLE  sumAllStreamAVX512_sum4
 	MOVQ DX, R11
 	SUBQ $0x00000010, R11
 	JMP  sumAllStreamAVX512_sum1_check

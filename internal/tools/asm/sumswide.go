@@ -14,7 +14,11 @@ func emitWideSum(streaming bool) {
 	s.begin(sumName("sumAll", streaming), "func(dsts *[]float32, numDsts int, srcs *[]float32, numSrcs int, n int)")
 	store := storeTo(streaming)
 	at := func(v int) Mem { return Mem{Base: RAX, Index: regI, Scale: 4, Disp: 64 * v} }
-	for _, n := range []int{8, 1} {
+	group := 8
+	if streaming {
+		group = 4 // runs of 256 bytes for each array; longer ones were slower
+	}
+	for _, n := range []int{group, 1} {
 		id := fmt.Sprintf("sum%d", n)
 		s.loop(id, 16*n, func() {
 			for v := range n {
