@@ -55,7 +55,7 @@ func newGPU(core *exchange.Core) (*gpu, error) {
 
 func (g *gpu) newBank(need *exchange.Need) *gpuBank {
 	cfg := g.Cfg
-	b := &gpuBank{GPUBank: g.Dev.NewBank(need)}
+	b := &gpuBank{GPUBank: g.Dev.NewBank(need, need.Buffer(cfg.DType, g.Dev.OutputRows(), cfg.Hidden))}
 	got, slots, recv, tokens := &b.Got, int(cfg.MaxSlots()), cfg.MaxRecvRows, cfg.MaxTokensPerRank
 	b.counts = need.Buffer(dtype.I32, 1, g.Comm.Size())
 	b.x = need.Buffer(cfg.Wire, recv, cfg.Hidden)

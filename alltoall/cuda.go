@@ -73,16 +73,17 @@ func newGPU(ctx context.Context, core *exchange.Core) (*gpu, error) {
 	size, physical, blocks := c.Size(), cfg.Placement.NumPhysical(), core.Dev.Seater.Blocks()
 	var l layout
 	tally := l.take(1, kernels.TallyBytes(size, physical))
-	var offsets [][6]int
+	var offsets [][8]int
 	rows := cfg.MaxRecvRows
 	if cfg.Layout == ep.Expanded {
 		rows = int(cfg.MaxSlots())
 	}
 	for range cfg.Banks {
 		slots := int(cfg.MaxSlots())
-		o := [6]int{l.take(rows, g.rowBytes), l.take(rows, 4*cfg.NumScales()), l.take(slots, 4), l.take(slots, 4), l.take(slots, 4), 0}
+		o := [8]int{l.take(rows, g.rowBytes), l.take(rows, 4*cfg.NumScales()), l.take(slots, 4), l.take(slots, 4), l.take(slots, 4), 0,
+			l.take(core.Dev.OutputRows(), cfg.Hidden*cfg.DType.Size()), 0}
 		if g.presum {
-			o[5] = l.take(cfg.MaxRecvRows, 4*cfg.TopK)
+			o[5], o[7] = l.take(cfg.MaxRecvRows, 4*cfg.TopK), l.take(cfg.MaxRecvRows, cfg.Hidden*cfg.DType.Size())
 		}
 		offsets = append(offsets, o)
 	}
@@ -119,9 +120,10 @@ func (g *gpu) setFlags() {
 }
 
 // newBank takes a bank's memory; offsets are those of its parts of the region.
-func (g *gpu) newBank(need *exchange.Need, offsets [6]int, rows int) *gpuBank {
+func (g *gpu) newBank(need *exchange.Need, offsets [8]int, rows int) *gpuBank {
 	cfg, me := g.Cfg, g.Comm.Rank()
-	b := &gpuBank{GPUBank: g.Dev.NewBank(need)}
+	// What peers read is in the region too: it is given back when all ranks have closed, so that none reads what is gone.
+	b := &gpuBank{GPUBank: g.Dev.NewBank(need, g.region.At(me, offsets[6], cfg.DType, g.Dev.OutputRows(), cfg.Hidden))}
 	slots := int(cfg.MaxSlots())
 	got, bank := &b.Got, &b.bank
 	got.X = g.region.At(me, offsets[0], cfg.Wire, rows, cfg.Hidden)
@@ -137,7 +139,7 @@ func (g *gpu) newBank(need *exchange.Need, offsets [6]int, rows int) *gpuBank {
 	b.Poisoned(got.Index.Row, got.Index.K, got.Index.Weight)
 	if g.presum {
 		b.slot = g.region.At(me, offsets[5], dtype.I32, cfg.MaxRecvRows, cfg.TopK)
-		b.partial = need.Buffer(cfg.DType, cfg.MaxRecvRows, cfg.Hidden)
+		b.partial = g.region.At(me, offsets[7], cfg.DType, cfg.MaxRecvRows, cfg.Hidden)
 		b.Poisoned(b.slot, b.partial)
 	}
 	terms := need.Buffer(dtype.I32, cfg.MaxTokensPerRank, cfg.TopK*kernels.TermBytes/4)
@@ -186,6 +188,11 @@ func (g *gpu) dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Recei
 	m := &a.Meet
 	m.Kind, m.Ragged, m.NumOwn, m.Own = kernels.Split, 1, kernels.MaxRanks, g.exchange.Scratch+32
 	m.Entry.Signature = g.base[0] ^ number*0x9e3779b97f4a7c15 ^ uint64(free)<<48
+	if exchange.Poison.Load() { // peers may still read what is about to be filled: only tests fill it
+		if err := g.Comm.Barrier(s); err != nil {
+			return nil, err
+		}
+	}
 	seat, err := g.Dev.Seat(s, m, kernels.Note{Label: "dispatch", Shape: g.shape, Tag: number}, poisoned)
 	if err == nil {
 		blocks := seat.Blocks
@@ -237,6 +244,9 @@ func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []
 	m.Entry.Signature = g.base[1] ^ t.Tag*0x9e3779b97f4a7c15
 	m.Entry.Parts[0] = kernels.Part{Src: exchange.Addr(src), SrcStride: exchange.Stride(src), SrcRows: uint32(src.Rows()),
 		Cols: uint32(src.Cols()), DTyp: uint32(src.DType())}
+	if !t.InPlace && !g.presum {
+		m.Entry.Parts[0].DstRows = 1 // the caller may overwrite it at once: wait until all have read
+	}
 	seat, err := g.Dev.Seat(s, m, note, nil)
 	if err == nil {
 		err = g.Dev.Failed("combine", seat.Set.Combine(seat.Stream, a, seat.Blocks))

@@ -361,7 +361,8 @@ func (x *timer) pair(w *comm.World, layout, output string, cfg ep.Config, there,
 	x.add(row{Op: layout + " + " + output, How: "graph", Tokens: n, Copies: copies, TimeUs: worst[1]}, moved(n, there, copies)+moved(n, back, copies))
 }
 
-// stamps logs when block 0 of rank 1 came to the phases of its latest dispatch, in cycles, in a build that notes them.
+// stamps logs when block 0 of rank 1 came to the phases of its latest dispatch, in cycles from its first, in a build that
+// notes them.
 func (x *timer) stamps(ctx context.Context, c *comm.Comm, p *problem, n int) error {
 	if os.Getenv("WEFT_KERNEL_STAMPS") != "1" || c.Rank() != 1 {
 		return nil
@@ -372,8 +373,8 @@ func (x *timer) stamps(ctx context.Context, c *comm.Comm, p *problem, n int) err
 	if err == nil {
 		at := host[len(host)-kernels.NumStamps:]
 		text := ""
-		for i := range 8 {
-			text += fmt.Sprintf(" %d", at[i+1]-at[i])
+		for _, v := range at {
+			text += fmt.Sprintf(" %d", v-at[0])
 		}
 		x.t.Logf("stamps %d tokens:%s", n, text)
 	}

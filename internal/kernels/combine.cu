@@ -7,9 +7,13 @@
 //
 // Products are rounded before they are added. Rows of a bias come last. A row is read by the one warp that needs it, 16 bytes
 // at a time with the loads of eight rows in flight; only rows that a token's list names are read, so that what lies in
-// others (NaN) touches nothing. The entry carries where each rank's rows are. Launch: as for dispatch.
+// others (NaN) touches nothing. The entry carries where each rank's rows are. Launch: as for dispatch,
+// with COMBINE_THREADS threads.
 
 enum { PARTIALS, EXPERTS, INVARIANT_SUM };
+
+// COMBINE_THREADS are fewer than others have: each keeps the rows of two steps in registers.
+#define COMBINE_THREADS 384
 
 struct CombineArgs {
     Args meet; // part 0: this rank's rows
@@ -19,89 +23,122 @@ struct CombineArgs {
     u32 mode, numBias, topK, fan, dtype, hidden;
 };
 
-#ifndef DEEPER
-#define DEEPER 2
-#endif
-// Sum adds up rows. lane i of a warp holds row i of the list: where, weight, rank.
-template <class N, int MODE, int U> struct Sum {
+// Sum adds up rows. Lane i of a warp holds row i of the list: where, weight, rank. V is what a lane loads of a row at a time.
+template <class N, int MODE, class V> struct Sum {
     typedef typename N::Raw Raw;
+    static const int W = sizeof(V) / sizeof(Raw), DEEP = 8;
+    union Unit { V v; Raw x[W]; };
+    struct Acc { float sum[W], part[W]; int rank; };
 
-    // vectors sums units [lo, hi) of V, of W values.
-    template <class V>
-    static __device__ __forceinline__ void vectors(const CombineArgs &d, u64 row, float weight, int rank, u32 n, u32 token, u32 lo, u32 hi) {
-        const int W = sizeof(V) / sizeof(Raw), DEEP = 8;
-        union Unit { V v; Raw x[W]; };
+    const CombineArgs &d;
+    u64 row;
+    float weight;
+    int rank;
+    u32 n, token, hi;
+
+    // load begins to load unit u of rows [s, s + DEEP).
+    __device__ __forceinline__ void load(Unit q[DEEP], u32 s, u32 u) const {
+#pragma unroll
+        for (int i = 0; i < DEEP; i++)
+            if (s + i < n) {
+                const V *from = (const V *)__shfl_sync(~0u, row, s + i);
+                if (u < hi)
+                    q[i].v = load_stream(from + u);
+            }
+    }
+
+    __device__ __forceinline__ void begin(Acc &a) const {
+#pragma unroll
+        for (int w = 0; w < W; w++)
+            a.sum[w] = a.part[w] = 0;
+        a.rank = -1;
+    }
+
+    // add adds rows [s, s + DEEP).
+    __device__ __forceinline__ void add(Acc &a, const Unit q[DEEP], u32 s) const {
+#pragma unroll
+        for (int i = 0; i < DEEP; i++) {
+            if (s + i >= n)
+                continue;
+            float scale = MODE == PARTIALS ? 0 : __shfl_sync(~0u, weight, s + i);
+            if (MODE == EXPERTS) {
+                int from = __shfl_sync(~0u, rank, s + i);
+                if (from != a.rank && a.rank >= 0)
+                    flush(a);
+                a.rank = from;
+            }
+#pragma unroll
+            for (int w = 0; w < W; w++) {
+                float v = N::up(q[i].x[w]);
+                if (MODE == PARTIALS)
+                    a.sum[w] = plus(a.sum[w], v);
+                else if (MODE == INVARIANT_SUM)
+                    a.sum[w] = plus(a.sum[w], times(scale, v));
+                else
+                    a.part[w] = plus(a.part[w], times(scale, v));
+            }
+        }
+    }
+
+    // flush adds a rank's partial row, rounded as it would have been.
+    __device__ __forceinline__ void flush(Acc &a) const {
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            a.sum[w] = plus(a.sum[w], N::up(N::down(a.part[w])));
+            a.part[w] = 0;
+        }
+    }
+
+    // end adds bias and stores unit u.
+    __device__ __forceinline__ void end(Acc &a, u32 u) const {
+        if (MODE == EXPERTS && n > 0)
+            flush(a);
+        if (u >= hi)
+            return;
+        for (u32 b = 0; b < d.numBias; b++) {
+            Unit x;
+            x.v = load_stream((const V *)(d.bias[b] + (u64)token * d.biasStride[b]) + u);
+#pragma unroll
+            for (int w = 0; w < W; w++)
+                a.sum[w] = plus(a.sum[w], N::up(x.x[w]));
+        }
+        Unit out;
+#pragma unroll
+        for (int w = 0; w < W; w++)
+            out.x[w] = N::down(a.sum[w]);
+        ((V *)(d.out + (u64)token * d.outStride))[u] = out.v;
+    }
+
+    // run sums units [lo, hi). Up to eight rows are loaded a step ahead of their sums.
+    __device__ __forceinline__ void run(u32 lo) const {
         u32 lane = threadIdx.x & 31;
-        for (u32 u0 = lo; u0 < hi; u0 += 32 * U) {
-            float acc[U][W], part[U][W];
-#pragma unroll
-            for (int u = 0; u < U; u++)
-#pragma unroll
-                for (int w = 0; w < W; w++)
-                    acc[u][w] = part[u][w] = 0;
-            int current = -1;
+        Acc a;
+        Unit q[2][DEEP];
+        if (n <= DEEP) {
+            load(q[0], 0, lo + lane);
+            for (u32 u = lo + lane, base = lo; base < hi; base += 64, u += 64) {
+                if (base + 32 < hi)
+                    load(q[1], 0, u + 32);
+                begin(a);
+                add(a, q[0], 0);
+                end(a, u);
+                if (base + 32 >= hi)
+                    break;
+                if (base + 64 < hi)
+                    load(q[0], 0, u + 64);
+                begin(a);
+                add(a, q[1], 0);
+                end(a, u + 32);
+            }
+            return;
+        }
+        for (u32 u = lo + lane, base = lo; base < hi; base += 32, u += 32) {
+            begin(a);
             for (u32 s = 0; s < n; s += DEEP) {
-                Unit q[DEEP][U];
-#pragma unroll
-                for (int i = 0; i < DEEP; i++)
-                    if (s + i < n) {
-                        const V *from = (const V *)__shfl_sync(~0u, row, s + i) + u0 + lane;
-#pragma unroll
-                        for (int u = 0; u < U; u++)
-                            if (u0 + u * 32 + lane < hi)
-                                q[i][u].v = load_stream(from + u * 32);
-                    }
-#pragma unroll
-                for (int i = 0; i < DEEP; i++) {
-                    if (s + i >= n)
-                        continue;
-                    float scale = MODE == PARTIALS ? 0 : __shfl_sync(~0u, weight, s + i);
-                    int from = MODE == EXPERTS ? __shfl_sync(~0u, rank, s + i) : 0;
-                    bool next = MODE == EXPERTS && from != current && current >= 0;
-                    current = from;
-#pragma unroll
-                    for (int u = 0; u < U; u++)
-#pragma unroll
-                        for (int w = 0; w < W; w++) {
-                            float v = N::up(q[i][u].x[w]);
-                            if (MODE == PARTIALS) {
-                                acc[u][w] = plus(acc[u][w], v);
-                            } else if (MODE == INVARIANT_SUM) {
-                                acc[u][w] = plus(acc[u][w], times(scale, v));
-                            } else {
-                                if (next) {
-                                    acc[u][w] = plus(acc[u][w], N::up(N::down(part[u][w])));
-                                    part[u][w] = 0;
-                                }
-                                part[u][w] = plus(part[u][w], times(scale, v));
-                            }
-                        }
-                }
+                load(q[0], s, u);
+                add(a, q[0], s);
             }
-            if (MODE == EXPERTS && n > 0)
-#pragma unroll
-                for (int u = 0; u < U; u++)
-#pragma unroll
-                    for (int w = 0; w < W; w++)
-                        acc[u][w] = plus(acc[u][w], N::up(N::down(part[u][w])));
-#pragma unroll
-            for (int u = 0; u < U; u++) {
-                u32 at = u0 + u * 32 + lane;
-                if (at >= hi)
-                    continue;
-                for (u32 b = 0; b < d.numBias; b++) {
-                    Unit x;
-                    x.v = load_stream((const V *)(d.bias[b] + (u64)token * d.biasStride[b]) + at);
-#pragma unroll
-                    for (int w = 0; w < W; w++)
-                        acc[u][w] = plus(acc[u][w], N::up(x.x[w]));
-                }
-                Unit out;
-#pragma unroll
-                for (int w = 0; w < W; w++)
-                    out.x[w] = N::down(acc[u][w]);
-                ((V *)(d.out + (u64)token * d.outStride))[at] = out.v;
-            }
+            end(a, u);
         }
     }
 };
@@ -162,9 +199,9 @@ template <class N, int MODE> __device__ __noinline__ void combine_all(const Comb
             from = entries[l.rank].parts[0].src + (i64)l.at * entries[l.rank].parts[0].srcStride;
         u32 lo = (u32)((u64)s.units * part / s.parts), hi = (u32)((u64)s.units * (part + 1) / s.parts);
         if (s.vector)
-            Sum<N, MODE, MODE == PARTIALS ? DEEPER : 1>::template vectors<uint4>(d, from, l.weight, l.rank, n, token, lo, hi);
+            Sum<N, MODE, uint4>{d, from, l.weight, l.rank, n, token, hi}.run(lo);
         else
-            Sum<N, MODE, 1>::template vectors<typename N::Raw>(d, from, l.weight, l.rank, n, token, lo, hi);
+            Sum<N, MODE, typename N::Raw>{d, from, l.weight, l.rank, n, token, hi}.run(lo);
         l = next;
     }
 }
@@ -178,7 +215,7 @@ template <class N> __device__ void combine_mode(const CombineArgs &d, const Entr
 }
 
 // weft_combine: see above.
-extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_combine(const __grid_constant__ CombineArgs d) {
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 1) weft_combine(const __grid_constant__ CombineArgs d) {
     __shared__ Shared sh;
     __shared__ u32 odd;
     const Args &a = d.meet;
@@ -201,9 +238,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_combine(const __gr
         return;
     if (state == GO) {
         if (t < c->size)
-            atomicOr(&odd, (u32)(sh.entries[t].parts[0].src | sh.entries[t].parts[0].srcStride) & 15);
+            atomicOr(&odd, ((u32)(sh.entries[t].parts[0].src | sh.entries[t].parts[0].srcStride) & 15) | sh.entries[t].parts[0].dstRows << 4);
         __syncthreads();
-        if (odd != 0 && s.vector) {
+        if ((odd & 15) != 0 && s.vector) {
             s = share_of(d, tokens, false);
             if (s.id < tokens * s.parts)
                 first = list_of(d, s.id / s.parts);
@@ -214,7 +251,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_combine(const __gr
         default: combine_mode<NumF16>(d, sh.entries, s, first);
         }
     }
-    finish(a, sh, false);
+    // What lies in an exchanger's banks is not written again before the next dispatch, which is a meeting too. Memory of the
+    // caller's (dstRows 1) is: then all ranks meet.
+    finish(a, sh, state == GO && odd < 16);
 }
 
 // PartialArgs are the parameters of weft_partials. y [slots, hidden], or [rows, hidden] to copy.

@@ -89,7 +89,7 @@ __device__ void conclude(const DispatchArgs &d, const Route &r, const u32 *total
 __device__ void start(const DispatchArgs &d, Route &r, u32 columns) {
     if (threadIdx.x == 0) {
         int n = d.tokens, limit = d.tokens;
-        r.why = 0;
+        r.why = r.every = 0;
         if (d.numTokens) {
             n = *(const int *)d.numTokens;
             if (n < 0 || n > limit || n > (int)d.ex.maxTokens) {
@@ -104,6 +104,7 @@ __device__ void start(const DispatchArgs &d, Route &r, u32 columns) {
         u32 b = blockIdx.x, blocks = gridDim.x;
         bool solo = n <= (int)SOLO;
         r.tokens = n;
+        r.local = solo && (n + blocks - 1) / blocks * d.ex.fan <= FEW_SENT;
         r.masks = solo ? r.few : masks_of(d.ex);
         r.lo = solo ? 0 : (u32)((u64)n * b / blocks);
         r.hi = solo ? n : (u32)((u64)n * (b + 1) / blocks);
@@ -119,6 +120,36 @@ struct Crew {
     u32 size;
     __device__ void sync() const { asm volatile("bar.sync 1, %0;" ::"r"(size) : "memory"); }
 };
+
+// push_early pushes while the other threads make the index. The rank's blocks take turns with tokens, so that what they write
+// at a time lies together: they wait until all of them have placed their rows. It returns why it gave up.
+__device__ u32 push_early(const DispatchArgs &d, Route &r, u8 *memory, u64 *full, u64 e, u32 &from) {
+#if __CUDA_ARCH__ >= 900 && INTERLEAVE
+    u32 t = threadIdx.x - COUNTERS * 32, why = 0;
+    const Ctl *c = d.meet.ctl;
+    u64 *placed = (u64 *)d.ex.scratch + 2;
+    if (t == 0) {
+        __threadfence(); // the block's lists, which a barrier has ordered before
+        if (atomicAdd((u32 *)d.ex.scratch + 1, 1u) == gridDim.x - 1) {
+            ((u32 *)d.ex.scratch)[1] = 0;
+            __threadfence();
+            store_release(placed, e);
+        }
+        why = spin(c, placed, e, &c->closed[0][c->rank]);
+        __threadfence();
+        if (why)
+            r.gone = 2;
+        else
+            r.first = blockIdx.x, r.step = gridDim.x, r.every = 1;
+    }
+    asm volatile("bar.sync 2, %0;" ::"r"(STREAMS * 32) : "memory");
+    from = c->rank;
+    if (r.gone == 2)
+        return why;
+#endif
+    push_rows(d, r, memory, full);
+    return 0;
+}
 
 // Tables are a block's counters in shared memory.
 struct Tables {
@@ -145,14 +176,18 @@ __device__ __forceinline__ Tables tables_of(const Experts &x, u32 warps, u32 *po
 // count makes the block's counts, and this rank's where it returns true: in the block that speaks for it.
 __device__ bool count(const DispatchArgs &d, Route &r, const Tables &b, bool solo) {
     u32 t = threadIdx.x, warp = t / 32;
+    STAMP(d.ex.stats, d.ex.experts, 9);
     for (u32 i = t; i < r.warps * b.width; i += blockDim.x)
         b.perRank[i] = 0;
     __syncthreads();
+    STAMP(d.ex.stats, d.ex.experts, 10);
     if (warp < r.warps) {
         count_rows(d, r, b.perRank + warp * b.numRanks);
+        STAMP(d.ex.stats, d.ex.experts, 11);
         if (!(d.flags & CLIP))
             count_choices(d, r, b.perExpert + warp * b.numExperts);
     }
+    STAMP(d.ex.stats, d.ex.experts, 12);
     __syncthreads();
     prefix_warps(b.perRank, b.total, r.warps, b.numRanks, t);
     prefix_warps(b.perExpert, b.experts, r.warps, b.numExperts, blockDim.x - 1 - t); // other threads, at the same time
@@ -161,7 +196,7 @@ __device__ bool count(const DispatchArgs &d, Route &r, const Tables &b, bool sol
 }
 
 // recount counts choices again, without those of rows that do not go, and tells all ranks.
-__device__ void recount(const DispatchArgs &d, Route &r, const Tables &b, bool solo, u64 e) {
+__device__ __noinline__ void recount(const DispatchArgs &d, Route &r, const Tables &b, bool solo, u64 e) {
     u32 warp = threadIdx.x / 32;
     if (warp < r.warps)
         count_choices(d, r, b.perExpert + warp * b.numExperts);
@@ -188,7 +223,7 @@ __device__ u32 make_index(const DispatchArgs &d, Route &r, const Tables &b, bool
     crew.sync();
     if (r.gone)
         return why;
-    __threadfence();
+    STAMP(d.ex.stats, x, 13);
     place_experts(x, b.experts, b.offset, &r.numSlots, crew.size);
     crew.sync();
     for (u32 i = t; i < b.numExperts; i += crew.size)
@@ -197,6 +232,7 @@ __device__ u32 make_index(const DispatchArgs &d, Route &r, const Tables &b, bool
     STAMP(d.ex.stats, x, 5);
     if (warp < r.warps)
         place_choices(d, r, b.perExpert + warp * b.numExperts, b.before, solo);
+    STAMP(d.ex.stats, x, 14);
     pad(d, b.experts, b.offset, crew.size);
     if (writes)
         conclude(d, r, b.experts, b.offset, bad, false, crew.size);
@@ -204,7 +240,7 @@ __device__ u32 make_index(const DispatchArgs &d, Route &r, const Tables &b, bool
 }
 
 // refuse is the end of a dispatch that sends nothing.
-__device__ void refuse(const DispatchArgs &d, const Route &r, const Tables &b, bool met, u32 refused, u32 given) {
+__device__ __noinline__ void refuse(const DispatchArgs &d, const Route &r, const Tables &b, bool met, u32 refused, u32 given) {
     const Args &a = d.meet;
     u32 me = d.ex.experts.rank;
     if (met && threadIdx.x == 0 && !(d.flags & REFUSE)) {
@@ -259,7 +295,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_dispatch(const __g
         finish(a, sh, false);
         return;
     }
-    __threadfence(); // what the rank's last block wrote before it spoke
+    if (!solo)
+        __threadfence(); // what the rank's last block wrote before it spoke
     if (t < x.numRanks)
         r.chunk[t] = solo ? 0 : *(volatile u32 *)(block_counts(d.ex, b.width) + t);
     if (t == 0)
@@ -278,7 +315,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_dispatch(const __g
     if (t < crew.size)
         why = make_index(d, r, b, solo, e, bad, speaks, crew, from);
     else
-        push_rows(d, r, (u8 *)pool + d.bulk, full);
+        why = push_early(d, r, (u8 *)pool + d.bulk, full, e, from);
     STAMP(d.ex.stats, x, 6);
     if (__syncthreads_or(why)) {
         gave_up(a.ctl, a, sh, why, from, e, 0, 0);

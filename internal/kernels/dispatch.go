@@ -35,6 +35,15 @@ type Experts struct {
 	Table                                                                     uint64
 	NumExperts, NumPhysical, NumRanks, Rank, Plain, TopK, NumLocal, Alignment uint32
 	Per, More                                                                 uint32
+	InversePer, InverseMore, InverseTopK, _                                   uint32 // Reciprocal of Per, Per+1, TopK
+}
+
+// Reciprocal is 2^32 / n rounded up, 0 for n = 1: with it kernels divide small numbers by a multiplication.
+func Reciprocal(n int) uint32 {
+	if n < 1 {
+		return 0
+	}
+	return uint32((1<<32 + uint64(n) - 1) / uint64(n))
 }
 
 // Exchange is what stays the same for an exchanger's life.
@@ -261,7 +270,8 @@ func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) err
 
 // Combine launches on blocks blocks. Ranks may take different numbers.
 func (s *ExchangeSet) Combine(st *cuda.Stream, a *CombineArgs, blocks int) error {
-	l := cuda.Linear(blocks, Threads)
+	const threads = 384 // combine.cu's COMBINE_THREADS
+	l := cuda.Linear(blocks, threads)
 	return run(s, st, s.combine, &l, a)
 }
 

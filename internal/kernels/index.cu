@@ -10,7 +10,12 @@ struct Experts {
     u64 table;
     u32 numExperts, numPhysical, numRanks, rank, plain, topK, numLocal, alignment; // plain: the expert's id is its number
     u32 per, more;
+    u32 inversePer, inverseMore, inverseTopK; // 2^32 / per, / (per + 1), / topK, rounded up
+    u32 pad;
 };
+
+// quotient divides by a number from 1 to 4096 whose inverse is given. n < 2^20 for up to 4096, n < 2^27 for up to 32.
+__device__ __forceinline__ u32 quotient(u32 n, u32 inverse) { return inverse ? __umulhi(n, inverse) : n; } // 0: 2^32 / 1
 
 // NUM_STATS counters come before those of each local expert: dispatches, tokens, copies, copies to others, slots, ids that
 // are none, copies without room.
@@ -39,7 +44,7 @@ __device__ __forceinline__ int place_of(const Experts &x, u32 source, u32 token,
 }
 __device__ __forceinline__ u32 rank_of(const Experts &x, u32 g) {
     u32 large = x.more * (x.per + 1);
-    return g < large ? g / (x.per + 1) : x.more + (g - large) / x.per;
+    return g < large ? quotient(g, x.inverseMore) : x.more + quotient(g - large, x.inversePer);
 }
 __device__ __forceinline__ int first_of(const Experts &x, u32 rank) { return rank * x.per + min(rank, x.more); }
 __device__ __forceinline__ u32 padded(u32 n, u32 alignment) { return (n + alignment - 1) / alignment * alignment; }

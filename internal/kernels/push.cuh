@@ -27,7 +27,7 @@ struct Places {
     u32 n;
 };
 
-__device__ __forceinline__ Places places_of(const DispatchArgs &d, u32 token) {
+__device__ __forceinline__ Places places_of(const DispatchArgs &d, const Route &r, u32 token) {
     const Exchange &ex = d.ex;
     u32 lane = threadIdx.x & 31;
     int at = -1, rank = -1;
@@ -38,7 +38,7 @@ __device__ __forceinline__ Places places_of(const DispatchArgs &d, u32 token) {
             rank = v.rank;
         }
     } else if (lane < ex.fan) {
-        Sent v = ((const Sent *)d.bank.rows)[(u64)token * ex.fan + lane];
+        Sent v = sent_of(d, r, token)[lane];
         at = v.row;
         rank = v.rank;
     }
@@ -57,7 +57,7 @@ struct Work {
 };
 
 __device__ __forceinline__ Work work_of(const Route &r, u32 units, u32 least, u32 warps) {
-    u32 limit = r.step == 1 ? r.hi : r.tokens;
+    u32 limit = r.step == 1 && !r.every ? r.hi : r.tokens;
     Work w = {limit > r.first ? (limit - r.first + r.step - 1) / r.step : 0, 1};
     u32 most = (units + least - 1) / least;
     if (w.n > 0)
@@ -66,13 +66,13 @@ __device__ __forceinline__ Work work_of(const Route &r, u32 units, u32 least, u3
 }
 
 // push_fp8 narrows the block's rows on their way.
-__device__ void push_fp8(const DispatchArgs &d, const Route &r) {
+__device__ __noinline__ void push_fp8(const DispatchArgs &d, const Route &r) {
     u32 lane = threadIdx.x & 31, hidden = d.ex.hidden, groups = (hidden + GROUP - 1) / GROUP;
     Work w = work_of(r, groups, 1, blockDim.x / 32);
     bool vector = vectors4(d.src, d.srcStride, d.dtype);
     for (u32 i = threadIdx.x / 32; i < w.n * w.parts; i += blockDim.x / 32) {
         u32 token = r.first + i / w.parts * r.step, part = i % w.parts;
-        Places p = places_of(d, token);
+        Places p = places_of(d, r, token);
         const u8 *src = (const u8 *)d.src + (u64)token * d.srcStride;
         float *scales = (float *)(p.base + d.bank.scales) + (u64)p.at * groups;
         for (u32 g = groups * part / w.parts; p.n > 0 && g < groups * (part + 1) / w.parts; g++) {
@@ -96,7 +96,7 @@ __device__ void push_units(const DispatchArgs &d, const Route &r) {
     Work w = work_of(r, units, 32, blockDim.x / 32);
     for (u32 i = threadIdx.x / 32; i < w.n * w.parts; i += blockDim.x / 32) {
         u32 token = r.first + i / w.parts * r.step, part = i % w.parts;
-        Places p = places_of(d, token);
+        Places p = places_of(d, r, token);
         const u8 *src = (const u8 *)d.src + (u64)token * d.srcStride;
         u32 lo = (u32)((u64)units * part / w.parts), hi = (u32)((u64)units * (part + 1) / w.parts);
         DELAY();
@@ -112,6 +112,9 @@ __device__ void push_units(const DispatchArgs &d, const Route &r) {
 
 #if __CUDA_ARCH__ >= 900
 // STREAMS warps, those that do not count, push by bulk copies; each has a ring of STAGES pieces of shared memory.
+#ifndef INTERLEAVE
+#define INTERLEAVE 1
+#endif
 #ifndef AHEAD
 #define STREAMS 4u
 #define STAGES 5u
@@ -148,7 +151,7 @@ __device__ void push_bulk(const DispatchArgs &d, const Route &r, u8 *memory, u64
             }
         }
         u32 i = warp + done * STREAMS, s = done % STAGES, at = i % pieces * PIECE;
-        p = places_of(d, r.first + i / pieces * r.step);
+        p = places_of(d, r, r.first + i / pieces * r.step);
         full_wait(full + s, done / STAGES & 1);
         DELAY();
         if (lane < p.n)

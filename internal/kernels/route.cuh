@@ -5,6 +5,9 @@ enum { EXPANDED = 1, INVERSE = 2, INVARIANT = 4, CLIP = 8, REFUSE = 16, TERMS = 
 // SOLO is the tokens up to which every block counts all of them, so that no block waits for another one's count.
 #define SOLO 256u
 
+// FEW_SENT is the rows of a block's few tokens that are kept in shared memory too.
+#define FEW_SENT 512u
+
 // Exchange is what stays the same for an exchanger's life. Offsets are from each rank's base.
 struct Exchange {
     Experts experts;
@@ -55,12 +58,20 @@ struct Route {
     u32 numSlots;
     u32 *masks;       // [tokens]: the ranks of each; the block's own when they are few
     u32 few[SOLO];
+    u32 every;              // pushing takes every token in turn, whatever few
+    u32 local;              // the block's own tokens' rows are in sent, besides the bank's
+    Sent sent[FEW_SENT];
 };
 
 __device__ __forceinline__ u32 *own_counts(const Exchange &x) { return (u32 *)x.scratch + 8; }
 __device__ __forceinline__ u32 *masks_of(const Exchange &x) { return (u32 *)x.scratch + 8 + MAX_RANKS; }
 __device__ __forceinline__ u32 *block_counts(const Exchange &x, u32 columns) {
     return masks_of(x) + (x.maxTokens + 7) / 8 * 8 + blockIdx.x * columns;
+}
+
+// sent_of is the list of a token of this block's for which it has written it.
+__device__ __forceinline__ const Sent *sent_of(const DispatchArgs &d, const Route &r, u32 token) {
+    return r.local ? r.sent + token / gridDim.x * d.ex.fan : (const Sent *)d.bank.rows + (u64)token * d.ex.fan;
 }
 
 // warp_tokens is the part of the block's tokens that a counting warp walks.
@@ -112,7 +123,7 @@ __device__ void count_rows(const DispatchArgs &d, const Route &r, u32 *mine) {
 // choice_of returns the expert of choice i of this rank's tokens, or -1 when it goes nowhere.
 __device__ __forceinline__ int choice_of(const DispatchArgs &d, const Route &r, u32 i, u32 &rank) {
     const Experts &x = d.ex.experts;
-    u32 token = i / x.topK;
+    u32 token = quotient(i, x.inverseTopK);
     int g = place_of(x, x.rank, token, ((const int *)d.ids)[i]);
     if (g >= 0) {
         rank = rank_of(x, g);
@@ -273,7 +284,7 @@ __device__ void place_experts(const Experts &x, const u32 *total, u32 *offset, u
 }
 
 // place_rows gives each of the warp's tokens its row at every rank, in order, and takes from its ranks those without room.
-__device__ void place_rows(const DispatchArgs &d, const Route &r, const u32 *mine, bool solo) {
+__device__ void place_rows(const DispatchArgs &d, Route &r, const u32 *mine, bool solo) {
     const Experts &x = d.ex.experts;
     u32 lane = threadIdx.x & 31, lo, hi, fan = d.ex.fan;
     warp_tokens(r, threadIdx.x / 32, lo, hi);
@@ -288,8 +299,11 @@ __device__ void place_rows(const DispatchArgs &d, const Route &r, const u32 *min
             if (mask >> i & 1) {
                 int at = before + __popc(with & lanes_below());
                 if (at < r.keep[i]) {
-                    if (writes)
+                    if (writes) {
                         sent[(u64)token * fan + n] = Sent{r.base[i] + at, (int)i};
+                        if (r.local)
+                            r.sent[token / gridDim.x * fan + n] = Sent{r.base[i] + at, (int)i};
+                    }
                     n++;
                 } else {
                     keep &= ~(1u << i);
@@ -298,8 +312,11 @@ __device__ void place_rows(const DispatchArgs &d, const Route &r, const u32 *min
             if (lane == i)
                 count += __popc(with);
         }
-        if (writes && n < fan)
+        if (writes && n < fan) {
             sent[(u64)token * fan + n] = Sent{-1, -1};
+            if (r.local)
+                r.sent[token / gridDim.x * fan + n] = Sent{-1, -1};
+        }
         if (keep != mask)
             r.masks[token] = keep;
     }
@@ -312,10 +329,9 @@ __device__ void place_choices(const DispatchArgs &d, const Route &r, u32 *mine, 
     const Exchange &ex = d.ex;
     u32 lane = threadIdx.x & 31, lo, hi, topK = x.topK;
     warp_tokens(r, threadIdx.x / 32, lo, hi);
-    const Sent *sent = (const Sent *)d.bank.rows;
     bool groups = 32 % topK == 0;
     for (u32 i = lo * topK; i < hi * topK; i += 32) {
-        u32 at = i + lane, rank = MAX_RANKS, token = at / topK, k = at - token * topK;
+        u32 at = i + lane, rank = MAX_RANKS, token = quotient(at, x.inverseTopK), k = at - token * topK;
         bool there = at < hi * topK;
         int g = there ? choice_of(d, r, at, rank) : -1;
         if (g < 0)
@@ -351,7 +367,7 @@ __device__ void place_choices(const DispatchArgs &d, const Route &r, u32 *mine, 
             u32 mask = r.masks[token];
             if (g >= 0) {
                 u64 base = ex.peers[rank];
-                ((int *)(base + d.bank.row))[slot] = sent[(u64)token * ex.fan + __popc(mask & ((1u << rank) - 1))].row;
+                ((int *)(base + d.bank.row))[slot] = sent_of(d, r, token)[__popc(mask & ((1u << rank) - 1))].row;
                 ((int *)(base + d.bank.k))[slot] = k;
                 ((float *)(base + d.bank.weight))[slot] = weight;
             }
@@ -359,7 +375,7 @@ __device__ void place_choices(const DispatchArgs &d, const Route &r, u32 *mine, 
                 for (u32 j = 0; mask != 0; j++, mask &= mask - 1) {
                     u32 to = __ffs(mask) - 1;
                     int *inverse = (int *)(ex.peers[to] + d.bank.slot);
-                    inverse[(u64)sent[(u64)token * ex.fan + j].row * topK + k] = g >= 0 && to == rank ? (int)slot : -1;
+                    inverse[(u64)sent_of(d, r, token)[j].row * topK + k] = g >= 0 && to == rank ? (int)slot : -1;
                 }
         }
         __syncwarp();

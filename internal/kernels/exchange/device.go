@@ -71,7 +71,8 @@ func newDevice(x *Core) (*Device, error) {
 	}
 	d.Experts = kernels.Experts{Table: uint64(buf.Addr()), NumExperts: uint32(p.NumExperts), NumPhysical: uint32(p.NumPhysical()),
 		NumRanks: uint32(size), Rank: uint32(x.Comm.Rank()), TopK: uint32(x.Cfg.TopK), NumLocal: uint32(x.NumLocal),
-		Alignment: uint32(x.Cfg.Alignment), Per: uint32(per), More: uint32(more)}
+		Alignment: uint32(x.Cfg.Alignment), Per: uint32(per), More: uint32(more),
+		InversePer: kernels.Reciprocal(per), InverseMore: kernels.Reciprocal(per + 1), InverseTopK: kernels.Reciprocal(x.Cfg.TopK)}
 	if plain {
 		d.Experts.Plain = 1
 	}
@@ -110,15 +111,19 @@ func (n *Need) Buffer(t dtype.DType, rows, cols int) comm.Buffer {
 	return b
 }
 
-// NewBank takes what both strategies' results have: counts, offsets, Y.
-func (d *Device) NewBank(n *Need) GPUBank {
-	x := d.core
-	output := int(x.Cfg.MaxSlots())
-	if x.Cfg.Output == ep.PartialRows {
-		output = x.Cfg.MaxRecvRows
+// OutputRows is the rows of Y.
+func (d *Device) OutputRows() int {
+	if d.core.Cfg.Output == ep.PartialRows {
+		return d.core.Cfg.MaxRecvRows
 	}
+	return int(d.core.Cfg.MaxSlots())
+}
+
+// NewBank takes what both strategies' results have: counts, offsets; and y.
+func (d *Device) NewBank(n *Need, y comm.Buffer) GPUBank {
+	x := d.core
 	b := GPUBank{NumTokens: n.Buffer(dtype.I32, 1, 1)}
-	b.Got.Y = n.Buffer(x.Cfg.DType, output, x.Cfg.Hidden)
+	b.Got.Y = y
 	b.Got.NumRows = n.Buffer(dtype.I32, 1, 1)
 	b.Got.Dropped = n.Buffer(dtype.I32, 1, 2)
 	b.Got.Index.Counts = none(n.Buffer(dtype.I32, 2, x.NumLocal), x.NumLocal)
