@@ -38,6 +38,7 @@ type flags struct {
 	Skew   float64           `name:"skew" default:"0" help:"Share of rank 0 in the ragged operations; 0 means 1.25 times an even share."`
 	Output string            `name:"output_file" short:"J" placeholder:"FILE" help:"Write every measurement as JSON lines."`
 	From   string            `name:"from" placeholder:"FILE" help:"Print the table of a recorded run instead of measuring."`
+	Table  bool              `name:"markdown" help:"With --from: print the table for a document."`
 	Note   string            `name:"note" help:"A remark for the file and the table, such as: neighbours were busy."`
 }
 
@@ -67,6 +68,10 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 		r, err := record.ReadFile(f.From)
 		if err != nil {
 			return err
+		}
+		if f.Table {
+			markdown(out, r)
+			return nil
 		}
 		return print(out, r)
 	}

@@ -37,6 +37,20 @@ func TestTableOfRecordedRun(t *testing.T) {
 	require.Contains(t, out.String(), "loses\n")
 }
 
+func TestMarkdown(t *testing.T) {
+	run := record.Run{Header: record.Header{Machine: record.Machine{NumCPU: 2}, Peers: map[string]string{"openmpi": "4"}}, Rows: []record.Row{
+		row("all_reduce", "local", 4096, 0, 1), row("all_reduce", "openmpi", 4096, 0, 4),
+		row("all_gatherv", "local", 8, 0, 2), row("all_gatherv", "openmpi", 8, 0, 1)}}
+	var out bytes.Buffer
+	markdown(&out, run)
+	require.Equal(t, `| ranks | operation | size | weft us | Open MPI us | ratio | worst round | bar | of copy | verdict |
+|---|---|---|---|---|---|---|---|---|---|
+| 2 | all_reduce | 4 KiB | 1.00 | 4.00 | 4.00 | 4.00 | 5 | - | below bar |
+| 2 | all_gatherv | 8 B | 2.00 | 1.00 | 0.50 | 0.50 | 1.2 | - | loses |
+`, out.String())
+	require.Equal(t, []string{"512 B", "2 MiB", "1536 B"}, []string{short(512), short(2 << 20), short(1536)})
+}
+
 func row(op, driver string, size int64, round int, us float64) record.Row {
 	return record.Row{Op: op, Driver: driver, Ranks: 2, Size: size, Cycle: round, TimeUs: us}
 }
