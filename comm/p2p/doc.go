@@ -12,6 +12,10 @@
 //
 // Sums are fp32 in rank order from +0, rounded once, as in package comm/local, with the same bits.
 //
+// How many blocks an operation gets, and whether a small all-reduce goes in one trip, follows from its size by rules, or by a
+// table that Tune measures and stores: WEFT_TUNE=run lets Open do it once for a kind of machine and world. Results do not
+// depend on it.
+//
 // A rank's operations run one after another, also when they are given different streams. A stream may be destroyed after the
 // Wait of the Comm that used it. Counts on the device travel
 // with the pointers. A call that cannot fit together fails on all ranks: calls that differ, counts out of range. Such an

@@ -6,6 +6,8 @@
 //	numbers.cuh   element types, rounding, reductions
 //	copy.cuh      copies of rows
 //	gather.cuh    all-gathers and broadcast
+//	chunks.cuh    large calls: chunks that blocks take by tickets
+//	bulk.cuh      chunks moved by bulk copies through shared memory
 //	exchange.cu   all-to-all, and the kernel for all that moves bytes
 //	messages.cu   barrier, send, recv, leaving
 //	reduce.cu     what adds up
