@@ -36,6 +36,7 @@ _Static_assert(sizeof(wn_sim) == 24, "layout");
 #define H(i) ((uintptr_t)a[i])
 #define O(i) ((void *)&a[i])                        // of the array itself: a result, a struct, a list
 #define ID(i) (*(const wn_id *)&a[i])               // 16 words
+#define TEAM(i) (*(const wn_team *)&a[i])            // 2 words
 #define CFG(i) (a[i] ? (void *)&a[i] : (void *)0)   // 12 words; size 0: none given
 
 #define WN_CALLS(X) \
@@ -70,6 +71,12 @@ _Static_assert(sizeof(wn_sim) == 24, "layout");
     X(ncclCommQueryProperties, (uintptr_t comm, uintptr_t properties), (H(0), H(1)), "2.29.2") \
     X(ncclDevCommCreate, (uintptr_t comm, uintptr_t requirements, uintptr_t out), (H(0), H(1), H(2)), "2.28.3") \
     X(ncclDevCommDestroy, (uintptr_t comm, uintptr_t devcomm), (H(0), H(1)), "2.28.3") \
+    X(ncclTeamRankToWorld, (uintptr_t comm, wn_team team, int32_t rank), (H(0), TEAM(1), I(3)), "2.28.3") \
+    X(ncclTeamRankToLsa, (uintptr_t comm, wn_team team, int32_t rank), (H(0), TEAM(1), I(3)), "2.28.3") \
+    X(ncclLsaBarrierCreateRequirement, (wn_team team, int32_t n, uintptr_t handle, uintptr_t requirement), (TEAM(0), I(2), H(3), H(4)), "2.28.3") \
+    X(ncclGinBarrierCreateRequirement, (uintptr_t comm, wn_team team, int32_t n, uintptr_t handle, uintptr_t requirement), (H(0), TEAM(1), I(3), H(4), H(5)), "2.28.3") \
+    X(ncclLLA2ACalcSlots, (int32_t elements, int32_t bytes), (I(0), I(1)), "2.28.3") \
+    X(ncclLLA2ACreateRequirement, (int32_t blocks, int32_t slots, uintptr_t handle, uintptr_t requirement), (I(0), I(1), H(2), H(3)), "2.28.3") \
     X(ncclRedOpCreatePreMulSum, (void *op, void *scalar, int32_t type, int32_t residence, uintptr_t comm), (O(0), a[1] ? (void *)H(1) : O(2), I(3), I(4), H(5)), "2.11.4") \
     X(ncclRedOpDestroy, (int32_t op, uintptr_t comm), (I(0), H(1)), "2.11.4") \
     X(ncclPutSignal, (uintptr_t src, size_t n, int32_t type, int32_t peer, uintptr_t window, size_t offset, int32_t signal, int32_t ctx, uint32_t flags, uintptr_t comm, uintptr_t stream), (H(0), S(1), I(2), I(3), H(4), S(5), I(6), I(7), (uint32_t)a[8], H(9), H(10)), "2.29.2") \

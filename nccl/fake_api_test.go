@@ -41,6 +41,9 @@ func pair(t *testing.T) (list []*nccl.Communicator, streams []*cuda.Stream) {
 	return list, streams
 }
 
+// words stands for C memory: it does not move, as a variable on a stack may.
+var words [3]int32
+
 // The newest library has every function, and gets the arguments where it expects them.
 func TestFakeAPI(t *testing.T) {
 	if !withFake(t, nil) {
@@ -89,13 +92,29 @@ func TestFakeAPI(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	words := [3]int32{40, 0, 0}
+	words = [3]int32{40, 0, 0}
 	base := uintptr(unsafe.Pointer(&words))
 	require.NoError(t, c.CreateDevComm(t.Context(), base, base+4))
 	require.EqualValues(t, 41, words[1])
 	require.Equal(t, "devcomm 41 of rank 1", said(c.DestroyDevComm(base+4)))
 	require.NoError(t, c.QueryProperties(base+8))
 	require.EqualValues(t, 2, words[2])
+	team := nccl.Team{NumRanks: 5, Rank: 2, Stride: 3}
+	r, err := c.WorldRank(team, 4)
+	require.NoError(t, err)
+	require.Equal(t, 7, r)
+	r, err = c.LSARank(team, 4)
+	require.NoError(t, err)
+	require.Equal(t, 107, r)
+	require.NoError(t, nccl.LSABarriers(team, 6, base, base+4))
+	require.Equal(t, [2]int32{5, 6}, [2]int32(words[:2]))
+	require.NoError(t, c.GINBarriers(team, 8, base, base+4))
+	require.Equal(t, [2]int32{4, 8}, [2]int32(words[:2]))
+	r, err = nccl.LLA2ASlots(6, 16)
+	require.NoError(t, err)
+	require.Equal(t, 12, r)
+	require.NoError(t, nccl.LLA2A(9, 11, base, base+4))
+	require.Equal(t, [2]int32{9, 11}, [2]int32(words[:2]))
 	micros, err := c.Simulate(s, make([]nccl.Call, 0)...)
 	require.NoError(t, err)
 	require.Zero(t, micros)

@@ -227,6 +227,16 @@ func rest(t *testing.T, s *cuda.Stream, c *nccl.Communicator) {
 			require.Equal(t, nccl.Team{NumRanks: 1, Rank: 0, Stride: 1}, team, name)
 		}
 	}
+	if team, err := c.WorldTeam(); mustHave(t, err) {
+		for _, rank := range []func(nccl.Team, int) (int, error){c.WorldRank, c.LSARank} {
+			r, err := rank(team, 0)
+			require.NoError(t, err)
+			require.Zero(t, r)
+		}
+		slots, err := nccl.LLA2ASlots(64, 16)
+		require.NoError(t, err)
+		require.Positive(t, slots)
+	}
 	if _, err := c.MemStats(nccl.MemTotal); mustHave(t, err) {
 		require.NoError(t, errors.Join(c.Suspend(), c.Resume()))
 	}

@@ -43,54 +43,6 @@ func (c *Communicator) WaitSignal(ctx context.Context, s *cuda.Stream, list ...E
 	return c.Ready(ctx)
 }
 
-// Team is a regular set of ranks of a communicator: Rank is this one's number in it, Stride the distance of neighbours in
-// the communicator's numbers.
-type Team struct{ NumRanks, Rank, Stride int32 }
-
-func (c *Communicator) team(call int) (Team, error) {
-	var t Team
-	if err := needs(call); err != nil {
-		return t, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.gone.Load() {
-		return t, &Error{Call: "a team", Result: InvalidArgument}
-	}
-	return t, check(teamC(call, c.Handle(), &t), "a team", c.msg)
-}
-
-// WorldTeam is all ranks.
-func (c *Communicator) WorldTeam() (Team, error) { return c.team(callTeamWorld) }
-
-// LSATeam is the ranks that load and store each other's memory.
-func (c *Communicator) LSATeam() (Team, error) { return c.team(callTeamLsa) }
-
-// RailTeam is the ranks of equal number in their LSA teams.
-func (c *Communicator) RailTeam() (Team, error) { return c.team(callTeamRail) }
-
-// CreateDevComm fills the caller's ncclDevComm at out (C memory) for the caller's ncclDevCommRequirements. Both layouts are
-// those of the headers that the caller's kernels were compiled with; they change with every minor version.
-func (c *Communicator) CreateDevComm(ctx context.Context, requirements, out uintptr) error {
-	a := [3]uint64{c.handle(), uint64(requirements), uint64(out)}
-	if err := c.call(callDevCommCreate, "DevCommCreate", a[:]); err != nil {
-		return err
-	}
-	return c.Ready(ctx)
-}
-
-// DestroyDevComm undoes CreateDevComm.
-func (c *Communicator) DestroyDevComm(devComm uintptr) error {
-	a := [2]uint64{c.handle(), uint64(devComm)}
-	return c.call(callDevCommDestroy, "DevCommDestroy", a[:])
-}
-
-// QueryProperties fills the caller's ncclCommProperties (C memory, initialised as its header says).
-func (c *Communicator) QueryProperties(properties uintptr) error {
-	a := [2]uint64{c.handle(), uint64(properties)}
-	return c.call(callQueryProperties, "CommQueryProperties", a[:])
-}
-
 // Params returns the names of the library's documented parameters.
 func Params() ([]string, error) {
 	if err := needs(callParamKeys); err != nil {

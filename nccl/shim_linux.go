@@ -80,6 +80,12 @@ const (
 	callTeamLsa            = C.wn_ncclTeamLsa
 	callTeamRail           = C.wn_ncclTeamRail
 	callSend               = C.wn_ncclSend
+	callTeamRankToWorld    = C.wn_ncclTeamRankToWorld
+	callTeamRankToLsa      = C.wn_ncclTeamRankToLsa
+	callLsaBarrier         = C.wn_ncclLsaBarrierCreateRequirement
+	callGinBarrier         = C.wn_ncclGinBarrierCreateRequirement
+	callCalcSlots          = C.wn_ncclLLA2ACalcSlots
+	callLLA2A              = C.wn_ncclLLA2ACreateRequirement
 	callGroupEnd           = C.wn_ncclGroupEnd
 	callAllReduce          = C.wn_ncclAllReduce
 	textBytes              = 512

@@ -55,6 +55,12 @@ const (
 	callTeamLsa
 	callTeamRail
 	callSend
+	callTeamRankToWorld
+	callTeamRankToLsa
+	callLsaBarrier
+	callGinBarrier
+	callCalcSlots
+	callLLA2A
 	callGroupEnd
 	callAllReduce
 

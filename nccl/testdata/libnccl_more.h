@@ -162,6 +162,12 @@ typedef struct { int n, rank, stride; } team;
 team ncclTeamWorld(comm *c) { return (team){c->q->n, c->rank, 1}; }
 team ncclTeamLsa(comm *c) { return (team){c->q->n, c->rank, 1}; }
 team ncclTeamRail(comm *c) { return (team){1, 0, c->q->n}; }
+int ncclTeamRankToWorld(comm *c, team t, int rank) { return c->rank + (rank - t.rank) * t.stride; }
+int ncclTeamRankToLsa(comm *c, team t, int rank) { return 100 + c->rank + (rank - t.rank) * t.stride; }
+int ncclLsaBarrierCreateRequirement(team t, int n, int *handle, int *req) { *handle = t.n; *req = n; return ok; }
+int ncclGinBarrierCreateRequirement(comm *c, team t, int n, int *handle, int *req) { *handle = c->rank + t.stride; *req = n; return ok; }
+int ncclLLA2ACalcSlots(int elements, int bytes) { return elements * bytes / 8; }
+int ncclLLA2ACreateRequirement(int blocks, int slots, int *handle, int *req) { *handle = blocks; *req = slots; return ok; }
 int ncclDevCommCreate(comm *c, const int *requirements, int *out) { *out = *requirements + c->rank; return ok; }
 int ncclDevCommDestroy(comm *c, const int *dev) { return say(ok, "devcomm %d of rank %d", *dev, c->rank); }
 #endif
