@@ -20,12 +20,12 @@ type Comm struct {
 	op         Op     // reused by the methods below: no allocation a call
 	parts      []Part // Parts of op, copied so that a caller's variadic slice stays on its stack
 	shapes     [NumOpKinds]shape
-	numShapes  uint64
+	lastShape  uint64
 }
 
 // New makes the handle of one rank over a driver's Conn. Drivers call it; users call a driver's Open or weft.Open.
 func New(conn Conn, rank, size int) *Comm {
-	return &Comm{conn: conn, device: conn.Device(), rank: rank, size: size, worldRank: rank}
+	return &Comm{conn: conn, device: conn.Device(), rank: rank, size: size, worldRank: rank, lastShape: numComms.Add(1) << shapeBits}
 }
 
 // Rank returns this rank, in [0, Size).

@@ -79,7 +79,7 @@ type Op struct {
 	Recv   Counts // what AllToAllV receives
 	Tag    uint64 // what else all ranks must give alike, such as which of two equally shaped results this is about
 	Seq    uint64 // number of this operation on its Comm, from 1
-	Shape  uint64 // set by Comm.Do: calls of one Comm and Kind with one Shape differ in Seq and addresses only; 0 if not known
+	Shape  uint64 // set by Comm.Do: calls of one Kind with one Shape, on one rank, differ in Seq and addresses only; 0 if not known
 	Stats  OpStats
 }
 

@@ -2,6 +2,7 @@ package comm
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,11 @@ type shape struct {
 	took                   time.Duration // by the last call that was timed, but for its wait
 	skip                   int           // calls that are not timed
 }
+
+// Each Comm has shapeBits for numbers of its own, so that a Conn under two Comms sees no shape twice.
+const shapeBits = 36
+
+var numComms atomic.Uint64
 
 // check validates op and sets op.Shape.
 func (c *Comm) check(op *Op) error {
@@ -73,8 +79,8 @@ func (c *Comm) remember(k *shape, op *Op, p *Part) {
 	if op.Kind == Send || op.Kind == Recv || op.Kind == Reduce {
 		return // one of the buffers may not be looked at
 	}
-	c.numShapes++
-	k.id, k.reduce, k.peer, k.tag = c.numShapes, op.Reduce, op.Peer, op.Tag
+	c.lastShape++
+	k.id, k.reduce, k.peer, k.tag = c.lastShape, op.Reduce, op.Peer, op.Tag
 	k.dst, k.src, k.dstAddr, k.srcAddr = p.Dst, p.Src, p.Dst.Addr(), p.Src.Addr()
 	k.dst.ptr, k.src.ptr = nil, nil
 	k.sendHost, k.recvHost = op.Send.isHost, op.Recv.isHost
