@@ -2,6 +2,7 @@ package comm
 
 import (
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -46,7 +47,7 @@ func TestBufferFaults(t *testing.T) {
 		{At(Device{}, 64, dtype.F32, 1, 1, 1), "comm.Of"},
 		{OfBytes(make([]byte, 7), dtype.I8, 4, 2), "7 bytes are too few for i8[4, 2]"},
 		{OfBytes(make([]byte, 8), dtype.I8, 4, 0), "i8[4, 0]"},
-		{OfBytes(make([]byte, 9)[1:], dtype.BF16, 2, 2), "not aligned"},
+		{OfBytes(atOddAddress(8), dtype.BF16, 2, 2), "not aligned"},
 		{At(gpu, 64, dtype.F32, 2, 8, 4), "stride 4"},
 		{At(gpu, 0, dtype.F32, 2, 8, 8), "null"},
 		{At(gpu, 66, dtype.F32, 2, 8, 8), "device address 0x42 is not aligned to an element of f32"},
@@ -93,4 +94,13 @@ func TestOverlap(t *testing.T) {
 		require.Equal(t, shared, overlap(&a, &b), "%v %v", a, b)
 		require.Equal(t, shared, overlap(&b, &a), "%v %v", b, a)
 	})
+}
+
+// atOddAddress returns n bytes that begin where no element of two bytes may.
+func atOddAddress(n int) []byte {
+	x := make([]byte, n+1)
+	if uintptr(unsafe.Pointer(&x[0]))%2 == 0 {
+		return x[1:]
+	}
+	return x[:n]
 }
