@@ -218,7 +218,7 @@ func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []
 	}
 	b, a := g.banks[t.Number], g.back
 	a.Terms, a.Rows, a.NumTokens = b.bank.Terms, b.bank.Rows, b.bank.NumTokens
-	a.Out, a.OutStride, a.NumBias = exchange.Addr(t.Out), exchange.Stride(t.Out), uint32(len(bias))
+	a.Out, a.OutStride, a.NumBias = exchange.Addr(t.Out), exchange.Stride(t.Out), uint64(len(bias))
 	for i, v := range bias {
 		a.Bias[i], a.BiasStride[i] = exchange.Addr(v), exchange.Stride(v)
 	}

@@ -15,12 +15,18 @@ enum { PARTIALS, EXPERTS, INVARIANT_SUM };
 // COMBINE_THREADS are fewer than others have: each keeps the rows of two steps in registers.
 #define COMBINE_THREADS 384
 
+// Target is where sums go, and what is added to them last. Strides are in bytes.
+struct Target {
+    u64 out, bias[2];
+    i64 outStride, biasStride[2];
+    u64 numBias;
+};
+
 struct CombineArgs {
     Args meet; // part 0: this rank's rows
     u64 terms, rows, numTokens;
-    u64 out, bias[2];
-    i64 outStride, biasStride[2]; // bytes
-    u32 mode, numBias, topK, fan, dtype, hidden;
+    Target to;
+    u32 mode, topK, fan, dtype, hidden, pad[3];
 };
 
 // Sum adds up rows. Lane i of a warp holds row i of the list: where, weight, rank. V is what a lane loads of a row at a time.
@@ -30,7 +36,7 @@ template <class N, int MODE, class V> struct Sum {
     union Unit { V v; Raw x[W]; };
     struct Acc { float sum[W], part[W]; int rank; };
 
-    const CombineArgs &d;
+    const Target &d;
     u64 row;
     float weight;
     int rank;
@@ -199,9 +205,9 @@ template <class N, int MODE> __device__ __noinline__ void combine_all(const Comb
             from = entries[l.rank].parts[0].src + (i64)l.at * entries[l.rank].parts[0].srcStride;
         u32 lo = (u32)((u64)s.units * part / s.parts), hi = (u32)((u64)s.units * (part + 1) / s.parts);
         if (s.vector)
-            Sum<N, MODE, uint4>{d, from, l.weight, l.rank, n, token, hi}.run(lo);
+            Sum<N, MODE, uint4>{d.to, from, l.weight, l.rank, n, token, hi}.run(lo);
         else
-            Sum<N, MODE, typename N::Raw>{d, from, l.weight, l.rank, n, token, hi}.run(lo);
+            Sum<N, MODE, typename N::Raw>{d.to, from, l.weight, l.rank, n, token, hi}.run(lo);
         l = next;
     }
 }
@@ -223,9 +229,9 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 1) weft_combine(co
     after_earlier();
     u32 t = threadIdx.x, size = d.dtype == F32 ? 4 : 2;
     // Alike on all ranks or not: only this rank's own accesses matter.
-    u64 bits = d.out | (u64)d.outStride | (u64)d.hidden * size;
-    for (u32 i = 0; i < d.numBias; i++)
-        bits |= d.bias[i] | (u64)d.biasStride[i];
+    u64 bits = d.to.out | (u64)d.to.outStride | (u64)d.hidden * size;
+    for (u32 i = 0; i < d.to.numBias; i++)
+        bits |= d.to.bias[i] | (u64)d.to.biasStride[i];
     u32 tokens = *(const u32 *)d.numTokens;
     Share s = share_of(d, tokens, (bits & 15) == 0);
     List first = {0, -1, 0};
@@ -263,7 +269,37 @@ struct PartialArgs {
     u32 topK, hidden, dtype, wide, copy, pad; // wide: dst is fp32, of values rounded to dtype
 };
 
+// sum_rows makes partial rows of the type of y.
+template <class N> __device__ void sum_rows(const PartialArgs &d) {
+    typedef typename N::Raw Raw;
+    u32 lane = threadIdx.x & 31, warps = gridDim.x * (blockDim.x / 32), rows = *(const u32 *)d.numRows;
+    bool vector = ((d.dst | (u64)d.dstStride | d.y | (u64)d.yStride | (u64)d.hidden * sizeof(Raw)) & 15) == 0;
+    u32 units = vector ? d.hidden * sizeof(Raw) / 16 : d.hidden;
+    const Target to = {d.dst, {}, d.dstStride, {}, 0};
+    for (u32 row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; row < rows; row += warps) {
+        int slot = lane < d.topK ? ((const int *)d.slot)[(u64)row * d.topK + lane] : -1;
+        float weight = slot >= 0 ? ((const float *)d.weight)[slot] : 0;
+        u32 with = __ballot_sync(~0u, slot >= 0), at = 0;
+#pragma unroll
+        for (u32 b = 16; b > 0; b /= 2) // the place of the lane'th slot that is there
+            if (__popc(with & ((1u << (at + b)) - 1)) <= lane)
+                at += b;
+        slot = __shfl_sync(~0u, slot, at);
+        weight = __shfl_sync(~0u, weight, at);
+        u64 from = d.y + (i64)slot * d.yStride;
+        if (vector)
+            Sum<N, INVARIANT_SUM, uint4>{to, from, weight, 0, (u32)__popc(with), row, units}.run(0);
+        else
+            Sum<N, INVARIANT_SUM, Raw>{to, from, weight, 0, (u32)__popc(with), row, units}.run(0);
+    }
+}
+
+// partials is the general form: sums in fp32 memory, and copies.
 template <class N> __device__ void partials(const PartialArgs &d) {
+    if (!d.copy && !d.wide) {
+        sum_rows<N>(d);
+        return;
+    }
     typedef typename N::Raw Raw;
     u32 lane = threadIdx.x & 31, warps = gridDim.x * (blockDim.x / 32), rows = *(const u32 *)d.numRows;
     const int W = 16 / sizeof(Raw);
@@ -320,7 +356,7 @@ template <class N> __device__ void partials(const PartialArgs &d) {
 
 // weft_partials makes this rank's partial rows: for each received row the sum over its slots in k order, fp32 from +0, products
 // rounded; zeros without slots. To copy, it takes the rows of y instead. It waits for nobody.
-extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_partials(const __grid_constant__ PartialArgs d) {
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 1) weft_partials(const __grid_constant__ PartialArgs d) {
     after_earlier();
     switch (d.dtype) {
     case F32: partials<NumF32>(d); break;

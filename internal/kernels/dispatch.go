@@ -90,13 +90,15 @@ type DispatchArgs struct {
 
 // CombineArgs are a combine's parameters. Part 0 of the entry is this rank's rows.
 type CombineArgs struct {
-	Meet                                    Args
-	Terms, Rows, NumTokens                  uint64
-	Out                                     uint64
-	Bias                                    [2]uint64
-	OutStride                               int64 // bytes
-	BiasStride                              [2]int64
-	Mode, NumBias, TopK, Fan, DType, Hidden uint32
+	Meet                              Args
+	Terms, Rows, NumTokens            uint64
+	Out                               uint64
+	Bias                              [2]uint64
+	OutStride                         int64 // bytes
+	BiasStride                        [2]int64
+	NumBias                           uint64
+	Mode, TopK, Fan, DType, Hidden, _ uint32
+	_                                 [2]uint32
 }
 
 // Modes of CombineArgs.
@@ -268,10 +270,12 @@ func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) err
 	return run(s, st, s.dispatch, &l, a)
 }
 
+// combineThreads is combine.cu's COMBINE_THREADS.
+const combineThreads = 384
+
 // Combine launches on blocks blocks. Ranks may take different numbers.
 func (s *ExchangeSet) Combine(st *cuda.Stream, a *CombineArgs, blocks int) error {
-	const threads = 384 // combine.cu's COMBINE_THREADS
-	l := cuda.Linear(blocks, threads)
+	l := cuda.Linear(blocks, combineThreads)
 	return run(s, st, s.combine, &l, a)
 }
 
@@ -306,6 +310,7 @@ func (s *ExchangeSet) Quantise(st *cuda.Stream, a *QuantArgs) error {
 // Partials makes partial rows.
 func (s *ExchangeSet) Partials(st *cuda.Stream, a *PartialArgs) error {
 	l := s.over(int(a.MaxRows))
+	l.Block[0] = combineThreads
 	return run(s, st, s.partials, &l, a)
 }
 
