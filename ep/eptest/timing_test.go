@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weftgo/weft/alltoall"
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/dtype"
@@ -84,6 +82,9 @@ func TestTiming(t *testing.T) {
 		t.Setenv("WEFT_COMBINE_PULL", "0")
 		x.pair(w, "rows", "expert rows pre-summed", base, 1, 10)
 		os.Unsetenv("WEFT_COMBINE_PULL")
+		narrow := partial
+		narrow.Hidden = 16
+		x.pair(w, "32-byte rows: index and counts", "32-byte rows", narrow, 0, 0)
 		base.Layout = ep.Expanded
 		x.pair(w, "expanded", "expert rows pulled", base, 8, 8)
 		fp8 := partial
@@ -180,55 +181,6 @@ func (x *timer) filled(s *cuda.Stream, b comm.Buffer) error {
 		}
 	}
 	return nil
-}
-
-// problem is one rank's inputs.
-type problem struct {
-	x          *alltoall.Exchange
-	in, ids, w comm.Buffer
-	out        comm.Buffer
-	copies     float64
-	stream     *cuda.Stream
-	s          comm.Stream
-}
-
-func (x *timer) problem(ctx context.Context, c *comm.Comm, cfg ep.Config) (*problem, error) {
-	p := &problem{}
-	var err error
-	if p.x, err = alltoall.New(ctx, c, cfg); err != nil {
-		return nil, err
-	}
-	n := cfg.MaxTokensPerRank
-	rng := rand.New(rand.NewPCG(1, uint64(c.Rank())))
-	ids, weights := make([]int32, n*timedTopK), make([]float32, n*timedTopK)
-	for t := range n {
-		ranks := map[int32]bool{}
-		for k, e := range rng.Perm(timedExperts)[:timedTopK] {
-			ids[t*timedTopK+k], weights[t*timedTopK+k] = int32(e), rng.Float32()
-			ranks[int32(e)/(timedExperts/timedRanks)] = true
-		}
-		p.copies += float64(len(ranks)) / float64(n)
-	}
-	for _, v := range []struct {
-		to   *comm.Buffer
-		t    dtype.DType
-		cols int
-	}{{&p.in, dtype.BF16, timedHidden}, {&p.out, dtype.BF16, timedHidden}, {&p.ids, dtype.I32, timedTopK}, {&p.w, dtype.F32, timedTopK}} {
-		if *v.to, err = comm.Alloc(c, v.t, n, v.cols); err != nil {
-			return nil, err
-		}
-	}
-	if p.stream, err = x.dev.NewStream(0); err != nil {
-		return nil, err
-	}
-	p.s = comm.Stream{Handle: p.stream.Handle()}
-	err = errors.Join(comm.Copy(c, comm.Stream{}, p.ids, comm.Of(ids, timedTopK)), comm.Copy(c, comm.Stream{}, p.w, comm.Of(weights, timedTopK)),
-		x.filled(p.stream, p.in), p.stream.Wait(ctx))
-	return p, err
-}
-
-func (p *problem) free(ctx context.Context, c *comm.Comm) error {
-	return errors.Join(c.Wait(ctx, p.s), p.x.Close(ctx), comm.Free(c, p.in), comm.Free(c, p.out), comm.Free(c, p.ids), comm.Free(c, p.w), p.stream.Close())
 }
 
 // run is what a rank needs to time its problem: steps that line up with the other ranks'.
@@ -385,6 +337,8 @@ func (x *timer) stamps(ctx context.Context, c *comm.Comm, p *problem, n int) err
 func moved(n, kind int, copies float64) float64 {
 	r := float64(n) * timedRowBytes
 	switch kind {
+	case 0:
+		return 0
 	case 1:
 		return r * (1 + copies)
 	case 2:
