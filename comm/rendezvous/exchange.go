@@ -72,11 +72,15 @@ func alive(ctx context.Context) error {
 	return ended(ctx, "before it began")
 }
 
-// ended is the error of a wait that ctx has ended: Timeout for a deadline, Aborted for a cancellation.
+// ended is the error of a wait that ctx has ended: Timeout for a deadline, Aborted for a cancellation, or what a *comm.Error
+// that cancelled it says, such as that of Client.Context.
 func ended(ctx context.Context, what string) error {
-	code := comm.Aborted
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		code = comm.Timeout
+	cause := context.Cause(ctx)
+	e := &comm.Error{Peer: comm.NoPeer, Code: comm.Aborted, Err: fmt.Errorf("%s: %w", what, cause)}
+	if why := (*comm.Error)(nil); errors.As(cause, &why) {
+		e.Code, e.Peer = why.Code, why.Peer
+	} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		e.Code = comm.Timeout
 	}
-	return &comm.Error{Peer: comm.NoPeer, Code: code, Err: fmt.Errorf("%s: %w", what, context.Cause(ctx))}
+	return e
 }

@@ -175,6 +175,11 @@ func TestContext(t *testing.T) {
 	<-ctx.Done()
 	require.ErrorIs(t, context.Cause(ctx), comm.Remote)
 	require.ErrorContains(t, context.Cause(ctx), "no memory")
+	var e *comm.Error
+	_, err := NewMemory().Get(ctx, "x") // what it is given to says the same
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, comm.Remote, e.Code)
+	require.Equal(t, 1, e.Peer)
 	ctx, cancel = clients[1].Context(t.Context())
 	<-ctx.Done()
 	cancel()
