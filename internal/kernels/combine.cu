@@ -194,16 +194,16 @@ __device__ Share share_of(const CombineArgs &d, u32 tokens, bool vector) {
 
 // combine_all sums this warp's share. l is the list of the first token.
 template <class N, int MODE> __device__ __noinline__ void combine_all(const CombineArgs &d, const Entry *entries, Share s, List l) {
-    for (u64 i = s.id; i < (u64)s.tokens * s.parts; i += s.all) {
+    for (u32 i = s.id, end = s.tokens * s.parts; i < end; i += s.all) {
         u32 token = i / s.parts, part = i % s.parts;
         List next = l; // on its way while this one is summed
-        if (i + s.all < (u64)s.tokens * s.parts)
+        if (i + s.all < end)
             next = list_of(d, (i + s.all) / s.parts);
         u32 ends = __ballot_sync(~0u, l.rank < 0), n = ends ? __ffs(ends) - 1 : 32;
         u64 from = 0;
         if ((threadIdx.x & 31) < n)
             from = entries[l.rank].parts[0].src + (i64)l.at * entries[l.rank].parts[0].srcStride;
-        u32 lo = (u32)((u64)s.units * part / s.parts), hi = (u32)((u64)s.units * (part + 1) / s.parts);
+        u32 lo = s.units * part / s.parts, hi = s.units * (part + 1) / s.parts;
         if (s.vector)
             Sum<N, MODE, uint4>{d.to, from, l.weight, l.rank, n, token, hi}.run(lo);
         else

@@ -17,7 +17,7 @@
 // Bytes: rows read once, written once for each place: N r (1 + D). Tested by package alltoall on a GPU, against its twin.
 
 // pad writes what no rank sends: padding of this rank's index, and zero rows in Expanded.
-__device__ void pad(const DispatchArgs &d, const u32 *total, const u32 *offset, u32 threads) {
+__device__ __noinline__ void pad(const DispatchArgs &d, const u32 *total, const u32 *offset, u32 threads) {
     const Experts &x = d.ex.experts;
     if (x.alignment <= 1)
         return;
@@ -49,7 +49,7 @@ __device__ void pad(const DispatchArgs &d, const u32 *total, const u32 *offset, 
 }
 
 // conclude writes counts and offsets of this rank. One block; empty after an error.
-__device__ void conclude(const DispatchArgs &d, const Route &r, const u32 *total, const u32 *offset, u32 bad, bool empty,
+__device__ __noinline__ void conclude(const DispatchArgs &d, const Route &r, const u32 *total, const u32 *offset, u32 bad, bool empty,
                          u32 threads) {
     const Experts &x = d.ex.experts;
     u32 t = threadIdx.x, n = x.numLocal, first = first_of(x, x.rank);
@@ -106,8 +106,8 @@ __device__ void start(const DispatchArgs &d, Route &r, u32 columns) {
         r.tokens = n;
         r.local = solo && (n + blocks - 1) / blocks * d.ex.fan <= FEW_SENT;
         r.masks = solo ? r.few : masks_of(d.ex);
-        r.lo = solo ? 0 : (u32)((u64)n * b / blocks);
-        r.hi = solo ? n : (u32)((u64)n * (b + 1) / blocks);
+        r.lo = solo ? 0 : n * b / blocks;
+        r.hi = solo ? n : n * (b + 1) / blocks;
         r.first = solo ? b : r.lo;
         r.step = solo ? blocks : 1;
         r.warps = counting_warps(columns);

@@ -30,17 +30,20 @@ __device__ __forceinline__ u32 quotient(u32 n, u32 inverse) { return inverse ? _
 #define STAMP(stats, experts, i)
 #endif
 
-// place_of returns the global number of the expert that a choice goes to, or -1.
-__device__ __forceinline__ int place_of(const Experts &x, u32 source, u32 token, int id) {
-    if ((u32)id >= x.numExperts)
-        return -1;
-    if (x.plain)
-        return id;
+// replica_of chooses among replicas, or maps ids to numbers in another order.
+__device__ __noinline__ int replica_of(const Experts &x, u32 source, u32 token, int id) {
     const int *start = (const int *)x.table;
     int at = start[id], n = start[id + 1] - at;
     if (n > 1)
         at += (source + token) % n;
     return start[x.numExperts + 1 + at];
+}
+
+// place_of returns the global number of the expert that a choice goes to, or -1.
+__device__ __forceinline__ int place_of(const Experts &x, u32 source, u32 token, int id) {
+    if ((u32)id >= x.numExperts)
+        return -1;
+    return x.plain ? id : replica_of(x, source, token, id);
 }
 __device__ __forceinline__ u32 rank_of(const Experts &x, u32 g) {
     u32 large = x.more * (x.per + 1);

@@ -90,7 +90,7 @@ __device__ __noinline__ void push_fp8(const DispatchArgs &d, const Route &r) {
 }
 
 // push_units sends the block's rows through registers, in the widest units that alignment allows.
-__device__ void push_units(const DispatchArgs &d, const Route &r) {
+__device__ __noinline__ void push_units(const DispatchArgs &d, const Route &r) {
     u64 align = d.src | (u64)d.srcStride | d.rowBytes;
     u32 unit = align & 1 ? 1 : align & 2 ? 2 : align & 4 ? 4 : align & 8 ? 8 : 16, units = d.rowBytes / unit;
     Work w = work_of(r, units, 32, blockDim.x / 32);
@@ -98,7 +98,7 @@ __device__ void push_units(const DispatchArgs &d, const Route &r) {
         u32 token = r.first + i / w.parts * r.step, part = i % w.parts;
         Places p = places_of(d, r, token);
         const u8 *src = (const u8 *)d.src + (u64)token * d.srcStride;
-        u32 lo = (u32)((u64)units * part / w.parts), hi = (u32)((u64)units * (part + 1) / w.parts);
+        u32 lo = units * part / w.parts, hi = units * (part + 1) / w.parts;
         DELAY();
         switch (unit) {
         case 16: copy_out<uint4>(src, p.row, p.n, lo, hi); break;
@@ -126,7 +126,7 @@ __device__ void push_units(const DispatchArgs &d, const Route &r) {
 // push_bulk sends the block's rows by bulk copies: a row's piece is loaded once into shared memory and stored from there to
 // all its places, a store by each lane. Nothing passes through registers; loads of AHEAD pieces and the stores of others are
 // in flight. A lane waits for its own stores before the second meeting.
-__device__ void push_bulk(const DispatchArgs &d, const Route &r, u8 *memory, u64 *full) {
+__device__ __noinline__ void push_bulk(const DispatchArgs &d, const Route &r, u8 *memory, u64 *full) {
     u32 warp = threadIdx.x / 32 - COUNTERS, lane = threadIdx.x & 31, pieces = (d.rowBytes + PIECE - 1) / PIECE;
     Work w = work_of(r, 1, 1, 1);
     u32 count = w.n * pieces, mine = warp < count ? (count - warp + STREAMS - 1) / STREAMS : 0;

@@ -82,7 +82,7 @@ __device__ __forceinline__ void warp_tokens(const Route &r, u32 warp, u32 &lo, u
 }
 
 // count_rows counts a warp's rows for each rank, notes each token's ranks and counts ids that are none.
-__device__ void count_rows(const DispatchArgs &d, const Route &r, u32 *mine) {
+__device__ __noinline__ void count_rows(const DispatchArgs &d, const Route &r, u32 *mine) {
     const Experts &x = d.ex.experts;
     u32 lane = threadIdx.x & 31, lo, hi, count = 0, bad = 0;
     warp_tokens(r, threadIdx.x / 32, lo, hi);
@@ -105,6 +105,7 @@ __device__ void count_rows(const DispatchArgs &d, const Route &r, u32 *mine) {
             }
             r.masks[token] = mask;
         }
+#pragma unroll 1
         for (u32 i = 0; i < x.numRanks; i++) {
             u32 n = __popc(__ballot_sync(~0u, mask >> i & 1));
             if (lane == i)
@@ -133,7 +134,7 @@ __device__ __forceinline__ int choice_of(const DispatchArgs &d, const Route &r, 
     return g;
 }
 
-__device__ void count_choices(const DispatchArgs &d, const Route &r, u32 *mine) {
+__device__ __noinline__ void count_choices(const DispatchArgs &d, const Route &r, u32 *mine) {
     u32 lane = threadIdx.x & 31, lo, hi, topK = d.ex.experts.topK;
     warp_tokens(r, threadIdx.x / 32, lo, hi);
     for (u32 i = lo * topK; i < hi * topK; i += 32) {
@@ -148,7 +149,7 @@ __device__ void count_choices(const DispatchArgs &d, const Route &r, u32 *mine) 
 
 // gather_blocks makes the rank's totals of each block's columns [first, first + columns), and leaves in their place the sums
 // of earlier blocks. It returns, to the last block alone, true.
-__device__ bool gather_blocks(const DispatchArgs &d, Route &r, u32 *total, u32 first, u32 columns, u32 width) {
+__device__ __noinline__ bool gather_blocks(const DispatchArgs &d, Route &r, u32 *total, u32 first, u32 columns, u32 width) {
     u32 *scratch = block_counts(d.ex, width) - blockIdx.x * width + first;
     for (u32 i = threadIdx.x; i < columns; i += blockDim.x)
         scratch[blockIdx.x * width + i] = total[i];
@@ -176,7 +177,7 @@ __device__ bool gather_blocks(const DispatchArgs &d, Route &r, u32 *total, u32 f
 }
 
 // speak writes choices per expert to all ranks. One block.
-__device__ void speak(const DispatchArgs &d, const u32 *total, u64 e) {
+__device__ __noinline__ void speak(const DispatchArgs &d, const u32 *total, u64 e) {
     const Experts &x = d.ex.experts;
     u32 lines = (x.numPhysical + 1) / 2;
     for (u32 i = threadIdx.x; i < x.numRanks * lines; i += blockDim.x) {
@@ -188,7 +189,7 @@ __device__ void speak(const DispatchArgs &d, const u32 *total, u64 e) {
 
 // listen waits for everyone's choices per expert: total, and before, of the ranks in front of this one. It returns why it
 // gave up to each thread.
-__device__ u32 listen(const DispatchArgs &d, u32 *total, u32 *before, u64 e, u32 &from, u32 threads) {
+__device__ __noinline__ u32 listen(const DispatchArgs &d, u32 *total, u32 *before, u64 e, u32 &from, u32 threads) {
     const Experts &x = d.ex.experts;
     Ctl *c = d.meet.ctl;
     u32 lines = (x.numPhysical + 1) / 2;
@@ -218,13 +219,14 @@ __device__ u32 listen(const DispatchArgs &d, u32 *total, u32 *before, u64 e, u32
 enum { REFUSED = 13, OVERFLOWS = 14, BAD_TOKENS = 15 };
 
 // matrix decides from everyone's rows, alike on all ranks, what goes where. A whole block.
-__device__ void matrix(const DispatchArgs &d, const Shared &sh, Route &r) {
+__device__ __noinline__ void matrix(const DispatchArgs &d, const Shared &sh, Route &r) {
     const Experts &x = d.ex.experts;
     u32 t = threadIdx.x;
     if (t < MAX_RANKS) { // one warp
         int sum = 0, left = d.ex.maxRecv, base = 0, keep = 0, sent = 0;
         bool refused = t < x.numRanks && sh.entries[t].send[0] < 0;
         u32 who = __ballot_sync(~0u, refused);
+#pragma unroll 1
         for (u32 i = 0; t < x.numRanks && i < x.numRanks && who == 0; i++) {
             int n = sh.entries[i].send[t];
             sum += n;
@@ -267,7 +269,7 @@ __device__ void matrix(const DispatchArgs &d, const Shared &sh, Route &r) {
 }
 
 // place_experts makes each expert's first slot on its rank, and where this rank's choices go after those of earlier ranks.
-__device__ void place_experts(const Experts &x, const u32 *total, u32 *offset, u32 *numSlots, u32 threads) {
+__device__ __noinline__ void place_experts(const Experts &x, const u32 *total, u32 *offset, u32 *numSlots, u32 threads) {
     u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31;
     for (u32 r = warp; r < x.numRanks; r += threads / 32) {
         u32 lo = first_of(x, r), hi = first_of(x, r + 1), sum = 0;
@@ -284,7 +286,7 @@ __device__ void place_experts(const Experts &x, const u32 *total, u32 *offset, u
 }
 
 // place_rows gives each of the warp's tokens its row at every rank, in order, and takes from its ranks those without room.
-__device__ void place_rows(const DispatchArgs &d, Route &r, const u32 *mine, bool solo) {
+__device__ __noinline__ void place_rows(const DispatchArgs &d, Route &r, const u32 *mine, bool solo) {
     const Experts &x = d.ex.experts;
     u32 lane = threadIdx.x & 31, lo, hi, fan = d.ex.fan;
     warp_tokens(r, threadIdx.x / 32, lo, hi);
@@ -294,6 +296,7 @@ __device__ void place_rows(const DispatchArgs &d, Route &r, const u32 *mine, boo
         u32 token = t + lane, n = 0;
         u32 mask = token < hi ? r.masks[token] : 0, keep = mask;
         bool writes = token < hi && (!solo || token % gridDim.x == blockIdx.x);
+#pragma unroll 1
         for (u32 i = 0; i < x.numRanks; i++) {
             u32 with = __ballot_sync(~0u, mask >> i & 1), before = __shfl_sync(~0u, count, i);
             if (mask >> i & 1) {
@@ -324,7 +327,7 @@ __device__ void place_rows(const DispatchArgs &d, Route &r, const u32 *mine, boo
 }
 
 // place_choices writes the warp's entries of everyone's index, and the list of what comes back to each token.
-__device__ void place_choices(const DispatchArgs &d, const Route &r, u32 *mine, const u32 *slotBase, bool solo) {
+__device__ __noinline__ void place_choices(const DispatchArgs &d, const Route &r, u32 *mine, const u32 *slotBase, bool solo) {
     const Experts &x = d.ex.experts;
     const Exchange &ex = d.ex;
     u32 lane = threadIdx.x & 31, lo, hi, topK = x.topK;
@@ -348,6 +351,7 @@ __device__ void place_choices(const DispatchArgs &d, const Route &r, u32 *mine, 
         u32 place = 0;
         if (d.flags & TERMS) {
             u32 key = d.flags & INVARIANT && g >= 0 ? 0 : rank;
+#pragma unroll 1
             for (u32 j = 0; j < topK; j++) {
                 u32 other = MAX_RANKS;
                 if (groups)

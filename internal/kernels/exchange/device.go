@@ -42,6 +42,9 @@ func newDevice(x *Core) (*Device, error) {
 		return nil, fmt.Errorf("TopK %d, %d experts with replicas, %d ranks; on a GPU at most %d, %d, %d",
 			x.Cfg.TopK, p.NumPhysical(), size, kernels.MaxTopK, kernels.MaxPhysical, kernels.MaxRanks)
 	}
+	if x.Cfg.MaxTokensPerRank > maxTokens {
+		return nil, fmt.Errorf("MaxTokensPerRank %d > %d, the most on a GPU", x.Cfg.MaxTokensPerRank, maxTokens)
+	}
 	per, more := p.NumPhysical()/size, p.NumPhysical()%size
 	var start []int32
 	replicas := make([]int32, p.NumPhysical())
@@ -78,6 +81,9 @@ func newDevice(x *Core) (*Device, error) {
 	}
 	return d, err
 }
+
+// maxTokens keeps products of tokens and shares of them within 32 bits in kernels.
+const maxTokens = 1 << 24
 
 func logical(physical []int32, e int) int {
 	if physical == nil {
