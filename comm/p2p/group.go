@@ -136,7 +136,7 @@ func (c *conn) connect() error {
 	head := kernels.Ctl{
 		Timeout:   uint64(w.cfg.Timeout),
 		HostAbort: uint64(w.pinned.Addr()),
-		Records:   uint64(w.pinned.Addr()) + uint64((c.r.index+1)*recordBytes),
+		Records:   uint64(w.pinned.Addr()) + uint64((c.r.index-w.cfg.FirstRank+1)*recordBytes),
 		Rank:      uint32(c.rank), Size: uint32(len(c.g.members)),
 		WorldRank: uint32(c.r.index), WorldSize: uint32(len(w.ranks)),
 		Group: c.g.id,

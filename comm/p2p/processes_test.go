@@ -107,6 +107,8 @@ func tables(t *testing.T, store *rendezvous.Client, sub *comm.Comm, name string)
 	require.EqualValues(t, sub.Rank(), ctl.Rank)
 	require.EqualValues(t, sub.Size(), ctl.Size)
 	require.EqualValues(t, 6, ctl.WorldSize)
+	require.EqualValues(t, uintptr(unsafe.Pointer(c.r.records)), ctl.Records, "where this process looks for its records")
+	require.EqualValues(t, uintptr(unsafe.Pointer(c.g.w.abort)), ctl.HostAbort)
 	for i := range sub.Size() {
 		at[kernels.Ctl](uintptr(ctl.Peers[i])).Answers[sub.Rank()] = uint64(1000 + sub.Rank())
 		*at[uint64](uintptr(ctl.Small[i] + 8*uint64(sub.Rank()))) = uint64(2000 + sub.Rank())
