@@ -180,5 +180,5 @@ func TestHold(t *testing.T) {
 	require.Equal(t, before, d.Alive())
 	last, _, err := d.Memory()
 	require.NoError(t, err)
-	require.Equal(t, first, last)
+	require.GreaterOrEqual(t, last, first, "free bytes of the device; it may give back what earlier tests left too")
 }

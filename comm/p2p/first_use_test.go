@@ -47,7 +47,7 @@ func TestFirstUseOfKernels(t *testing.T) {
 	whileSevenWait(t, func(ctx context.Context, tb testing.TB, _, c *comm.Comm) {
 		wait := func() { require.NoError(tb, c.Wait(ctx, comm.Stream{})) }
 		for _, typ := range dtype.All() {
-			for _, cols := range []int{64, 100_000} {
+			for _, cols := range []int{64, 100_000, 2 << 20} { // one block, several, bulk copies
 				a, b := must(tb, c, typ, 4, cols), must(tb, c, typ, 4, cols)
 				own, all := must(tb, c, dtype.I32, 1, 1), must(tb, c, dtype.I32, 1, 1)
 				s, n := comm.Stream{}, comm.Host([]int{3})

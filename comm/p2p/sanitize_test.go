@@ -55,12 +55,17 @@ func everyKernel(t *testing.T, w *comm.World) {
 		x, y := must(tb, c, dtype.BF16, 16, 40), must(tb, c, dtype.BF16, 32, 40)
 		own, all := must(tb, c, dtype.I32, 1, c.Size()), must(tb, c, dtype.I32, 1, c.Size())
 		require.NoError(tb, comm.Copy(c, s, own, comm.Of([]int32{3, 1}[:c.Size()], c.Size())))
+		alone, err := c.Split(ctx, c.Rank(), 0) // first uses, which a tool makes wait for running kernels, while none waits
+		require.NoError(tb, err)
 		meet.pass()
-		for _, p := range pairs {
-			a, b := p[0], p[1]
-			require.NoError(tb, errors.Join(c.AllReduce(s, b.Slice(0, 1), a.Slice(0, 1), comm.Sum), c.AllReduce(s, b, a, comm.Sum),
-				c.AllReduce(s, b, a, comm.Min), c.AllGather(s, b, a.Slice(0, 4)), c.ReduceScatter(s, b.Slice(0, 4), a, comm.Sum)))
-			require.NoError(tb, c.Wait(ctx, s), "%v", a)
+		for _, g := range []*comm.Comm{alone, c} {
+			for _, p := range pairs {
+				a, b, n := p[0], p[1], p[0].Rows()/g.Size()
+				require.NoError(tb, errors.Join(g.AllReduce(s, b.Slice(0, 1), a.Slice(0, 1), comm.Sum), g.AllReduce(s, b, a, comm.Sum),
+					g.AllReduce(s, b, a, comm.Min), g.AllGather(s, b, a.Slice(0, n)), g.ReduceScatter(s, b.Slice(0, n), a, comm.Sum)))
+				require.NoError(tb, g.Wait(ctx, s), "%v", a)
+			}
+			meet.pass()
 		}
 		n := comm.OnDevice(own.Columns(0, 1), all, 16)
 		part := comm.Part{Dst: y, Src: x}
@@ -78,7 +83,7 @@ func everyKernel(t *testing.T, w *comm.World) {
 		require.NoError(tb, err)
 		require.NoError(tb, errors.Join(sub.AllReduce(s, x, x, comm.Max), sub.Wait(ctx, s)))
 		meet.pass()
-		require.NoError(tb, sub.Close(ctx))
+		require.NoError(tb, errors.Join(sub.Close(ctx), alone.Close(ctx)))
 
 		st, err := device(tb).NewStream(0)
 		require.NoError(tb, err)

@@ -27,6 +27,9 @@ func (w *world) warm(ctx context.Context) error {
 	return nil
 }
 
+// warmBytes is what the calls of warm have at most: several blocks' share.
+const warmBytes = 128 << 10
+
 // warm makes calls in a group of its own, which ends with it.
 func (r *rank) warm(ctx context.Context) (err error) {
 	g := newGroup(r.w, []*rank{r})
@@ -34,7 +37,7 @@ func (r *rank) warm(ctx context.Context) (err error) {
 		return err
 	}
 	c := g.conns[0]
-	addr, err := r.zeroed(2 * align)
+	addr, err := r.zeroed(2 * warmBytes)
 	defer func() {
 		r.mu.Lock()
 		r.conns = slices.DeleteFunc(r.conns, func(x *conn) bool { return x == c })
@@ -56,14 +59,17 @@ func (r *rank) warm(ctx context.Context) (err error) {
 	}{
 		{comm.Barrier, 0, 0, 0},
 		{comm.AllGather, 0, dtype.F32, 16},
-		{comm.AllReduce, comm.Sum, dtype.F32, 16}, // the kernel for small ones
-		{comm.AllReduce, comm.Sum, dtype.F32, 15}, // the kernel for the usual types
-		{comm.AllReduce, comm.Max, dtype.I32, 16}, // the kernel for all types
+		{comm.AllReduce, comm.Sum, dtype.F32, 16},     // the kernel for small ones
+		{comm.AllReduce, comm.Sum, dtype.F32, 15},     // the kernel for the usual types
+		{comm.AllReduce, comm.Max, dtype.I32, 16},     // the kernel for all types
+		{comm.AllGather, 0, dtype.F32, warmBytes / 4}, // the same on several blocks
+		{comm.AllReduce, comm.Sum, dtype.F32, warmBytes/4 - 1},
+		{comm.AllReduce, comm.Max, dtype.I32, warmBytes / 4},
 	} {
 		op := comm.Op{Kind: x.kind, Reduce: x.reduce}
 		if x.cols > 0 {
 			b := comm.At(c.Device(), addr, x.typ, 1, x.cols, x.cols)
-			dst := comm.At(c.Device(), addr+align, x.typ, 1, x.cols, x.cols)
+			dst := comm.At(c.Device(), addr+warmBytes, x.typ, 1, x.cols, x.cols)
 			op.Parts = []comm.Part{{Dst: dst, Src: b}}
 		}
 		if err := c.Do(comm.Stream{}, &op); err != nil {
@@ -71,6 +77,6 @@ func (r *rank) warm(ctx context.Context) (err error) {
 		}
 	}
 	b := comm.At(c.Device(), addr, dtype.U8, 1, align, align)
-	err = c.Copy(comm.Stream{}, comm.At(c.Device(), addr+align, dtype.U8, 1, align, align), b)
+	err = c.Copy(comm.Stream{}, comm.At(c.Device(), addr+warmBytes, dtype.U8, 1, align, align), b)
 	return errors.Join(err, c.leave(), c.wait(ctx, r.own))
 }
