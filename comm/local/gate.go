@@ -11,10 +11,14 @@ import (
 // How a rank waits before it parks. See BenchmarkBarrier.
 const (
 	soonLooks = 200 // looks that are not worth reading the clock: some transfers of a cache line
-	fewLooks  = 20  // of these, looks before it asks whether the others gave way
+	fewLooks  = 20  // of these, where the rank shares a core
 	maxSpin   = 500 // looks with a pause between, some 15 us
 	ledSpin   = 50  // the same where ranks share cores
-	maxYield  = 20  // yields after that
+	patience  = 10  // of these, looks at a rank that has given way
+
+	patientWaits = 64   // waits with patience, where ranks share a core
+	hastyWaits   = 1024 // waits without after these
+	maxYield     = 20   // yields after that
 )
 
 // gate is what a rank waits at.
@@ -163,11 +167,13 @@ func (m *meeting) soon(pos int, g *gate) bool {
 	if g.open() {
 		return true
 	}
+	s := &m.seats[pos]
 	for i := range soonLooks {
 		if g.open() {
+			s.together = 0 // the other works while this one looks
 			return true
 		}
-		if (i == fewLooks || m.led) && m.waitsForAway(pos, g) {
+		if (m.led || i == fewLooks && s.hasty()) && m.waitsForAway(pos, g) {
 			return false
 		}
 	}
@@ -177,18 +183,35 @@ func (m *meeting) soon(pos int, g *gate) bool {
 // glance waits without parking and reports whether the gate opened.
 //
 // Two ranks may share a core, even if another is idle. One that spins then keeps the other from what it waits for. So a rank says
-// that it is away while it gives way, and nobody spins for one that is.
+// that it is away while it gives way, and nobody spins long for one that is. But one that has a core of its own comes back at once:
+// if its peer gave way for that moment, both would go on giving way to each other. So it looks a little longer, but when many waits ended
+// only by giving way, the two do share a core, and it tries that again only now and then.
 func (m *meeting) glance(pos int, g *gate) bool {
-	for spins, yields := 0, 0; ; {
+	s, patience := &m.seats[pos], m.patience
+	if s.hasty() {
+		patience = 0
+	}
+	for spins, yields, away := 0, 0, 0; ; {
 		if g.open() {
+			switch yields {
+			case 0:
+				s.together = 0
+			case 1:
+				s.together++
+			}
 			return true
 		}
-		if spins < m.numSpin && !m.waitsForAway(pos, g) {
+		if m.waitsForAway(pos, g) {
+			away++
+		} else {
+			away = 0
+		}
+		if spins < m.numSpin && away <= patience {
 			spins++
 			clock.Pause()
 			continue
 		}
-		if yields == maxYield {
+		if away = 0; yields == maxYield {
 			return false
 		}
 		yields++
@@ -197,6 +220,9 @@ func (m *meeting) glance(pos int, g *gate) bool {
 		m.giveWay(pos, false)
 	}
 }
+
+// hasty reports whether the rank shares a core with another, as far as it knows.
+func (s *seat) hasty() bool { return s.together%(patientWaits+hastyWaits) >= patientWaits }
 
 // giveWay notes that the rank does not run, or that it does again.
 func (m *meeting) giveWay(pos int, away bool) {

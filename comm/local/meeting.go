@@ -32,6 +32,8 @@ type meeting struct {
 	led     bool // the last to arrive works for all and lets them go
 	numSpin int  // looks before the first yield
 
+	patience int // looks at a rank that has given way, before the first yield
+
 	_       [64]byte // the words below are written by all ranks: each has a cache line of its own
 	words   [2]word  // led: who has come to the rounds
 	going   word     // led: rounds that the last to arrive has let go
@@ -64,26 +66,27 @@ type breakage struct {
 
 // seat is one rank's place in a meeting, used by that rank alone except where noted.
 type seat struct {
-	rank  int           // in the world
-	wake  chan struct{} // tokens; a stale one only makes its owner look again
-	call  uint64        // number of the last call that all ranks have come to
-	round uint64        // led: rounds that the rank has come to
-	turn  int           // 0 or 1: which of calls the next operation uses
-	calls [2]call       // read by all ranks during the call; two, since a fast rank may publish its next early
-	plan  plan          // of the call in progress, unless the meeting is led
-	at    [MaxRanks]int // unpack: how far each box has been read
-	job   job
-	timer *time.Timer // sends a token; armed at most once in a timeout, not once in a wait
-	armed atomic.Bool // the timer has been set and has not fired
-	_     [64]byte
+	rank     int           // in the world
+	wake     chan struct{} // tokens; a stale one only makes its owner look again
+	call     uint64        // number of the last call that all ranks have come to
+	round    uint64        // led: rounds that the rank has come to
+	turn     int           // 0 or 1: which of calls the next operation uses
+	together uint          // waits in a row that ended when this rank gave way
+	calls    [2]call       // read by all ranks during the call; two, since a fast rank may publish its next early
+	plan     plan          // of the call in progress, unless the meeting is led
+	at       [MaxRanks]int // unpack: how far each box has been read
+	job      job
+	timer    *time.Timer // sends a token; armed at most once in a timeout, not once in a wait
+	armed    atomic.Bool // the timer has been set and has not fired
+	_        [64]byte
 }
 
 func newMeeting(members []int, timeout time.Duration, l *life) *meeting {
 	n := len(members)
 	m := &meeting{seats: make([]seat, n), full: ^uint64(0) >> (64 - n), life: l, timeout: timeout}
-	m.led, m.numSpin = n > runtime.GOMAXPROCS(0), maxSpin
+	m.led, m.numSpin, m.patience = n > runtime.GOMAXPROCS(0), maxSpin, patience
 	if m.led {
-		m.numSpin = ledSpin
+		m.numSpin, m.patience = ledSpin, 0
 	}
 	for i := range m.seats {
 		s := &m.seats[i]
