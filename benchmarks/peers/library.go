@@ -82,7 +82,8 @@ func (l *library) args(ranks int) []string {
 			args = append(args, "--allow-run-as-root")
 		}
 		if over(ranks) {
-			args = append(args, "--oversubscribe") // ranks then yield while they wait
+			// Ranks then yield while they wait. On a part of a machine the library does not notice by itself that they must.
+			args = append(args, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
 		}
 	}
 	return append(args, l.program)
