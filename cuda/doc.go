@@ -18,9 +18,9 @@
 //	        └─ LoadModule ── Function
 //
 // Kernels of several ranks wait for each other on a device. A driver's call that waits for running kernels, made by the rank
-// that the others wait for, would keep them waiting until their deadline. [Device.Hold] says which calls that are and puts off
-// those that can be; loading a module, and the first launch of a kernel with a deeper stack than any before it, cannot, and
-// belong before the first wait.
+// that the others wait for, would keep them waiting until their deadline. Freeing memory and unloading code are such calls:
+// [Device.Hold] puts them off. Loading a module and the first product of a shape of cublasLt are others, and the first launch of a
+// kernel may be one; they belong before the first wait. TestWhatWaits times them all.
 //
 // Device memory is freed by Free and Close alone, never by the garbage collector. Nothing here creates managed memory or
 // NVLink multicast objects.
