@@ -42,7 +42,7 @@ func NewExchanger(ctx context.Context, c *comm.Comm, name string, cfg ep.Config)
 		return nil, comm.Errorf("new exchanger", c.WorldRank(), comm.Invalid, "%w", err)
 	}
 	if strategy == "auto" {
-		strategy = ChooseExchanger(c.Size(), cfg)
+		strategy = ChooseExchanger(c.Device().Kind, c.Size(), cfg)
 	}
 	if strategy == "agrs" {
 		x, err := agrs.New(ctx, c, cfg)
@@ -73,20 +73,26 @@ func ExchangerStrategy(name string) (string, error) {
 	return "", fmt.Errorf("unknown exchanger %q; use one of %s", name, strings.Join(known, ", "))
 }
 
-// ChooseExchanger is the rule of "auto" for a group of size ranks. It depends on nothing but its arguments, so that all
+// ChooseExchanger is the rule of "auto" for a group of size ranks on devices of a kind. It depends on nothing but its arguments, so that all
 // ranks choose alike:
 //
 //   - one rank: agrs (there is nobody to send to);
 //   - what agrs refuses (RankInvariant, MaxRecvRows below size x MaxTokensPerRank): alltoall;
-//   - else alltoall if a token is expected to visit at most three quarters of the ranks, which pays for its extra collective
-//     that exchanges counts; agrs if it visits more. Visits are [routing.Placement.ExpectedCopies].
-func ChooseExchanger(size int, cfg ep.Config) string {
+//   - else alltoall if a token is expected to visit few of the ranks ([routing.Placement.ExpectedCopies]), which pays for its
+//     extra collective that exchanges counts and for its sorting; agrs if it visits more. On the CPU few means half, near where
+//     both were measured to take the same time (docs/performance.md). On GPUs it means three quarters, because there links
+//     are what is slow; that is reasoned, not measured.
+func ChooseExchanger(kind comm.Kind, size int, cfg ep.Config) string {
+	few := 1.0 / 2
+	if kind != comm.CPU {
+		few = 3.0 / 4
+	}
 	switch {
 	case size <= 1 && !cfg.RankInvariant:
 		return "agrs"
 	case cfg.RankInvariant || cfg.MaxRecvRows > 0 && cfg.MaxRecvRows < size*cfg.MaxTokensPerRank:
 		return "alltoall"
-	case 4*cfg.WithDefaults(size).Placement.ExpectedCopies(cfg.TopK) <= 3*float64(size):
+	case cfg.WithDefaults(size).Placement.ExpectedCopies(cfg.TopK) <= few*float64(size):
 		return "alltoall"
 	}
 	return "agrs"

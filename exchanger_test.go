@@ -49,22 +49,26 @@ func TestExchangerNames(t *testing.T) {
 
 func TestChooseExchanger(t *testing.T) {
 	for _, c := range []struct {
+		kind comm.Kind
 		size int
 		cfg  ep.Config
 		want string
 	}{
-		{1, ep.Config{NumExperts: 64, TopK: 8}, "agrs"},
-		{1, ep.Config{NumExperts: 64, TopK: 8, RankInvariant: true}, "alltoall"},
-		{8, ep.Config{NumExperts: 64, TopK: 2}, "alltoall"},                                           // 1.9 of 8
-		{8, ep.Config{NumExperts: 128, TopK: 8}, "alltoall"},                                          // 5.3 of 8
-		{2, ep.Config{NumExperts: 64, TopK: 8}, "agrs"},                                               // 2 of 2
-		{4, ep.Config{NumExperts: 32, TopK: 8, MaxTokensPerRank: 8}, "agrs"},                          // 3.7 of 4
-		{4, ep.Config{NumExperts: 32, TopK: 8, MaxTokensPerRank: 8, MaxRecvRows: 20}, "alltoall"},     // agrs would refuse
-		{4, ep.Config{NumExperts: 32, TopK: 8, MaxTokensPerRank: 8, MaxRecvRows: 32}, "agrs"},         // it would not
-		{16, ep.Config{NumExperts: 4, TopK: 4, MaxTokensPerRank: 8}, "alltoall"},                      // 4 of 16
-		{4, ep.Config{NumExperts: 32, TopK: 8, MaxTokensPerRank: 8, RankInvariant: true}, "alltoall"}, // agrs would refuse
+		{comm.CPU, 1, ep.Config{NumExperts: 64, TopK: 8}, "agrs"},
+		{comm.CPU, 1, ep.Config{NumExperts: 64, TopK: 8, RankInvariant: true}, "alltoall"},
+		{comm.CPU, 8, ep.Config{NumExperts: 64, TopK: 2}, "alltoall"}, // 1.9 of 8
+		{comm.CPU, 8, ep.Config{NumExperts: 64, TopK: 3}, "alltoall"},     // 2.7 of 8
+		{comm.CPU, 8, ep.Config{NumExperts: 128, TopK: 8}, "agrs"},    // 5.3 of 8
+		{comm.CUDA, 8, ep.Config{NumExperts: 128, TopK: 8}, "alltoall"},
+		{comm.CUDA, 4, ep.Config{NumExperts: 32, TopK: 8}, "agrs"},                                              // 3.7 of 4
+		{comm.CPU, 2, ep.Config{NumExperts: 64, TopK: 8}, "agrs"},                                               // 2 of 2
+		{comm.CPU, 4, ep.Config{NumExperts: 32, TopK: 8, MaxTokensPerRank: 8}, "agrs"},                          // 3.7 of 4
+		{comm.CPU, 4, ep.Config{NumExperts: 32, TopK: 8, MaxTokensPerRank: 8, MaxRecvRows: 20}, "alltoall"},     // agrs would refuse
+		{comm.CPU, 4, ep.Config{NumExperts: 32, TopK: 8, MaxTokensPerRank: 8, MaxRecvRows: 32}, "agrs"},         // it would not
+		{comm.CPU, 16, ep.Config{NumExperts: 4, TopK: 4, MaxTokensPerRank: 8}, "alltoall"},                      // 4 of 16
+		{comm.CPU, 4, ep.Config{NumExperts: 32, TopK: 8, MaxTokensPerRank: 8, RankInvariant: true}, "alltoall"}, // agrs would refuse
 	} {
-		require.Equal(t, c.want, weft.ChooseExchanger(c.size, c.cfg), "%d ranks, %+v", c.size, c.cfg)
+		require.Equal(t, c.want, weft.ChooseExchanger(c.kind, c.size, c.cfg), "%v, %d ranks, %+v", c.kind, c.size, c.cfg)
 	}
 }
 

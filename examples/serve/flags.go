@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weftgo/weft"
+	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/examples/internal/checkpoint"
 	"github.com/weftgo/weft/examples/internal/deploy"
 	"github.com/weftgo/weft/examples/internal/engine"
@@ -62,7 +63,7 @@ func (f *flags) layout(m *checkpoint.Config) (layout.Layout, error) {
 	case !l.UseExchange():
 	case strategy == "auto" && m.NumExperts > 0:
 		parts := model.Config{Parallel: l.Parallel, MaxBatchedTokens: max(1, f.MaxBatchedTokens/f.DP)}
-		l.Backend = weft.ChooseExchanger(l.Size(), parts.Exchange(m))
+		l.Backend = weft.ChooseExchanger(comm.CPU, l.Size(), parts.Exchange(m))
 	case strategy != "auto":
 		l.Backend = strategy
 	}
