@@ -108,7 +108,7 @@ func checkTrace(t *testing.T, file string) {
 func TestHelp(t *testing.T) {
 	out, _, err := judge(t, "", "--help")
 	require.NoError(t, err)
-	for _, flag := range []string{"--requests", "--concurrency", "--layouts", "--profile", "--json", "--trace", "complete"} {
+	for _, flag := range []string{"--requests", "--concurrency", "--layouts", "--profile", "--json", "--trace", "--devices", "complete"} {
 		require.Contains(t, out, flag)
 	}
 }
