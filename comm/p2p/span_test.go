@@ -101,9 +101,9 @@ func TestDeath(t *testing.T) {
 func TestBlame(t *testing.T) {
 	w := &world{cfg: Config{FirstRank: 2}, span: &span{hellos: []hello{{Process: 7}, {Process: 7}, {Process: 3}, {Process: 3}}}}
 	lost := &comm.Error{Op: "store get", Rank: 7, Peer: 3, Code: comm.Remote, Err: errors.New("gone")}
-	require.EqualError(t, w.blame(lost), "store get: rank 2: remote (rank 2): gone")
+	require.EqualError(t, w.blame(lost), "p2p: rank 2: remote (rank 2): gone")
 	lost.Peer = 5
-	require.EqualError(t, w.blame(lost), "store get: rank 2: remote: gone")
+	require.EqualError(t, w.blame(lost), "p2p: rank 2: remote: gone")
 	other := &comm.Error{Code: comm.Aborted}
 	require.Same(t, other, w.blame(other))
 }

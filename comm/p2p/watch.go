@@ -67,7 +67,7 @@ func (w *world) blame(err error) error {
 	if !errors.As(err, &e) || e.Code != comm.Remote {
 		return err
 	}
-	lost := comm.Error{Op: e.Op, Rank: w.cfg.FirstRank, Peer: comm.NoPeer, Code: comm.Remote, Err: e.Err}
+	lost := comm.Error{Op: "p2p", Rank: w.cfg.FirstRank, Peer: comm.NoPeer, Code: comm.Remote, Err: e.Err}
 	for rank, h := range w.span.hellos {
 		if e.Peer != comm.NoPeer && h.Process == e.Peer {
 			lost.Peer = rank
