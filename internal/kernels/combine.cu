@@ -8,12 +8,13 @@
 // Products are rounded before they are added. Rows of a bias come last. A row is read by the one warp that needs it, 16 bytes
 // at a time with the loads of eight rows in flight; only rows that a token's list names are read, so that what lies in
 // others (NaN) touches nothing. The entry carries where each rank's rows are. Launch: as for dispatch,
-// with COMBINE_THREADS threads.
+// with THREADS or EXPERT_THREADS threads.
 
 enum { PARTIALS, EXPERTS, INVARIANT_SUM };
 
-// COMBINE_THREADS are fewer than others have: each keeps the rows of two steps in registers.
-#define COMBINE_THREADS 384
+#ifndef EXPERT_THREADS
+#define EXPERT_THREADS 768
+#endif
 
 // Target is where sums go, and what is added to them last. Strides are in bytes.
 struct Target {
@@ -115,36 +116,27 @@ template <class N, int MODE, class V> struct Sum {
         ((V *)(d.out + (u64)token * d.outStride))[u] = out.v;
     }
 
-    // run sums units [lo, hi). Up to eight rows are loaded a step ahead of their sums.
-    __device__ __forceinline__ void run(u32 lo) const {
+    // run sums units [lo, hi), STEPS of them at a time in each lane.
+    template <int STEPS> __device__ __forceinline__ void run(u32 lo) const {
         u32 lane = threadIdx.x & 31;
-        Acc a;
-        Unit q[2][DEEP];
-        if (n <= DEEP) {
-            load(q[0], 0, lo + lane);
-            for (u32 u = lo + lane, base = lo; base < hi; base += 64, u += 64) {
-                if (base + 32 < hi)
-                    load(q[1], 0, u + 32);
-                begin(a);
-                add(a, q[0], 0);
-                end(a, u);
-                if (base + 32 >= hi)
-                    break;
-                if (base + 64 < hi)
-                    load(q[0], 0, u + 64);
-                begin(a);
-                add(a, q[1], 0);
-                end(a, u + 32);
-            }
-            return;
-        }
-        for (u32 u = lo + lane, base = lo; base < hi; base += 32, u += 32) {
-            begin(a);
+        for (u32 u = lo + lane, base = lo; base < hi; base += 32 * STEPS, u += 32 * STEPS) {
+            Acc a[STEPS];
+            Unit q[STEPS][DEEP];
+#pragma unroll
+            for (int k = 0; k < STEPS; k++)
+                begin(a[k]);
+#pragma unroll 1
             for (u32 s = 0; s < n; s += DEEP) {
-                load(q[0], s, u);
-                add(a, q[0], s);
+#pragma unroll
+                for (int k = 0; k < STEPS; k++)
+                    load(q[k], s, u + 32 * k);
+#pragma unroll
+                for (int k = 0; k < STEPS; k++)
+                    add(a[k], q[k], s);
             }
-            end(a, u);
+#pragma unroll
+            for (int k = 0; k < STEPS; k++)
+                end(a[k], u + 32 * k);
         }
     }
 };
@@ -205,23 +197,24 @@ template <class N, int MODE> __device__ __noinline__ void combine_all(const Comb
             from = entries[l.rank].parts[0].src + (i64)l.at * entries[l.rank].parts[0].srcStride;
         u32 lo = s.units * part / s.parts, hi = s.units * (part + 1) / s.parts;
         if (s.vector)
-            Sum<N, MODE, uint4>{d.to, from, l.weight, l.rank, n, token, hi}.run(lo);
+            Sum<N, MODE, uint4>{d.to, from, l.weight, l.rank, n, token, hi}.template run<MODE == PARTIALS ? 2 : 1>(lo);
         else
-            Sum<N, MODE, typename N::Raw>{d.to, from, l.weight, l.rank, n, token, hi}.run(lo);
+            Sum<N, MODE, typename N::Raw>{d.to, from, l.weight, l.rank, n, token, hi}.template run<1>(lo);
         l = next;
     }
 }
 
-template <class N> __device__ void combine_mode(const CombineArgs &d, const Entry *entries, Share s, List l) {
-    switch (d.mode) {
-    case PARTIALS: combine_all<N, PARTIALS>(d, entries, s, l); break;
-    case EXPERTS: combine_all<N, EXPERTS>(d, entries, s, l); break;
-    default: combine_all<N, INVARIANT_SUM>(d, entries, s, l);
-    }
+// combine_as sums with the given mode; EXPERT_ROWS are both modes that read expert rows.
+template <class N, bool EXPERT_ROWS> __device__ void combine_as(const CombineArgs &d, const Entry *entries, Share s, List l) {
+    if (!EXPERT_ROWS)
+        combine_all<N, PARTIALS>(d, entries, s, l);
+    else if (d.mode == EXPERTS)
+        combine_all<N, EXPERTS>(d, entries, s, l);
+    else
+        combine_all<N, INVARIANT_SUM>(d, entries, s, l);
 }
 
-// weft_combine: see above.
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 1) weft_combine(const __grid_constant__ CombineArgs d) {
+template <bool EXPERT_ROWS> __device__ __forceinline__ void combine(const CombineArgs &d) {
     __shared__ Shared sh;
     __shared__ u32 odd;
     const Args &a = d.meet;
@@ -252,15 +245,21 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 1) weft_combine(co
                 first = list_of(d, s.id / s.parts);
         }
         switch (d.dtype) {
-        case F32: combine_mode<NumF32>(d, sh.entries, s, first); break;
-        case BF16: combine_mode<NumBF16>(d, sh.entries, s, first); break;
-        default: combine_mode<NumF16>(d, sh.entries, s, first);
+        case F32: combine_as<NumF32, EXPERT_ROWS>(d, sh.entries, s, first); break;
+        case BF16: combine_as<NumBF16, EXPERT_ROWS>(d, sh.entries, s, first); break;
+        default: combine_as<NumF16, EXPERT_ROWS>(d, sh.entries, s, first);
         }
     }
     // What lies in an exchanger's banks is not written again before the next dispatch, which is a meeting too. Memory of the
     // caller's (dstRows 1) is: then all ranks meet.
     finish(a, sh, state == GO && odd < 16);
 }
+
+// weft_combine: see above; partial rows.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_combine(const __grid_constant__ CombineArgs d) { combine<false>(d); }
+
+// weft_combine_experts: see above; expert rows. More warps hide what they compute between loads.
+extern "C" __global__ void __launch_bounds__(EXPERT_THREADS, 1) weft_combine_experts(const __grid_constant__ CombineArgs d) { combine<true>(d); }
 
 // PartialArgs are the parameters of weft_partials. y [slots, hidden], or [rows, hidden] to copy.
 struct PartialArgs {
@@ -288,9 +287,9 @@ template <class N> __device__ void sum_rows(const PartialArgs &d) {
         weight = __shfl_sync(~0u, weight, at);
         u64 from = d.y + (i64)slot * d.yStride;
         if (vector)
-            Sum<N, INVARIANT_SUM, uint4>{to, from, weight, 0, (u32)__popc(with), row, units}.run(0);
+            Sum<N, INVARIANT_SUM, uint4>{to, from, weight, 0, (u32)__popc(with), row, units}.template run<1>(0);
         else
-            Sum<N, INVARIANT_SUM, Raw>{to, from, weight, 0, (u32)__popc(with), row, units}.run(0);
+            Sum<N, INVARIANT_SUM, Raw>{to, from, weight, 0, (u32)__popc(with), row, units}.template run<1>(0);
     }
 }
 
@@ -356,7 +355,7 @@ template <class N> __device__ void partials(const PartialArgs &d) {
 
 // weft_partials makes this rank's partial rows: for each received row the sum over its slots in k order, fp32 from +0, products
 // rounded; zeros without slots. To copy, it takes the rows of y instead. It waits for nobody.
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 1) weft_partials(const __grid_constant__ PartialArgs d) {
+extern "C" __global__ void __launch_bounds__(EXPERT_THREADS, 1) weft_partials(const __grid_constant__ PartialArgs d) {
     after_earlier();
     switch (d.dtype) {
     case F32: partials<NumF32>(d); break;

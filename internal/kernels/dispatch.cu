@@ -89,7 +89,7 @@ __device__ __noinline__ void conclude(const DispatchArgs &d, const Route &r, con
 __device__ void start(const DispatchArgs &d, Route &r, u32 columns) {
     if (threadIdx.x == 0) {
         int n = d.tokens, limit = d.tokens;
-        r.why = r.every = 0;
+        r.why = 0;
         if (d.numTokens) {
             n = *(const int *)d.numTokens;
             if (n < 0 || n > limit || n > (int)d.ex.maxTokens) {
@@ -120,36 +120,6 @@ struct Crew {
     u32 size;
     __device__ void sync() const { asm volatile("bar.sync 1, %0;" ::"r"(size) : "memory"); }
 };
-
-// push_early pushes while the other threads make the index. The rank's blocks take turns with tokens, so that what they write
-// at a time lies together: they wait until all of them have placed their rows. It returns why it gave up.
-__device__ u32 push_early(const DispatchArgs &d, Route &r, u8 *memory, u64 *full, u64 e, u32 &from) {
-#if __CUDA_ARCH__ >= 900 && INTERLEAVE
-    u32 t = threadIdx.x - COUNTERS * 32, why = 0;
-    const Ctl *c = d.meet.ctl;
-    u64 *placed = (u64 *)d.ex.scratch + 2;
-    if (t == 0) {
-        __threadfence(); // the block's lists, which a barrier has ordered before
-        if (atomicAdd((u32 *)d.ex.scratch + 1, 1u) == gridDim.x - 1) {
-            ((u32 *)d.ex.scratch)[1] = 0;
-            __threadfence();
-            store_release(placed, e);
-        }
-        why = spin(c, placed, e, &c->closed[0][c->rank]);
-        __threadfence();
-        if (why)
-            r.gone = 2;
-        else
-            r.first = blockIdx.x, r.step = gridDim.x, r.every = 1;
-    }
-    asm volatile("bar.sync 2, %0;" ::"r"(STREAMS * 32) : "memory");
-    from = c->rank;
-    if (r.gone == 2)
-        return why;
-#endif
-    push_rows(d, r, memory, full);
-    return 0;
-}
 
 // Tables are a block's counters in shared memory.
 struct Tables {
@@ -315,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_dispatch(const __g
     if (t < crew.size)
         why = make_index(d, r, b, solo, e, bad, speaks, crew, from);
     else
-        why = push_early(d, r, (u8 *)pool + d.bulk, full, e, from);
+        push_rows(d, r, (u8 *)pool + d.bulk, full);
     STAMP(d.ex.stats, x, 6);
     if (__syncthreads_or(why)) {
         gave_up(a.ctl, a, sh, why, from, e, 0, 0);

@@ -170,10 +170,10 @@ func ExchangeProgram(arch string) nvrtc.Program {
 
 // ExchangeSet is the kernels of dispatch and combine, loaded on one device.
 type ExchangeSet struct {
-	module                                                                         *cuda.Module
-	numSMs, shared                                                                 int
-	sm90                                                                           bool // bulk copies work, and kernels may overlap with the end of the one in front
-	dispatch, combine, indexCount, indexPlace, quantise, partials, addBias, expand *cuda.Function
+	module                                                                                         *cuda.Module
+	numSMs, shared                                                                                 int
+	sm90                                                                                           bool // bulk copies work, and kernels may overlap with the end of the one in front
+	dispatch, combine, combineExperts, indexCount, indexPlace, quantise, partials, addBias, expand *cuda.Function
 }
 
 // LoadExchange compiles the kernels for the device, or takes them from the cache, and loads them.
@@ -202,6 +202,7 @@ func (s *ExchangeSet) functions(shared int) error {
 	}{
 		{"weft_dispatch", &s.dispatch, unsafe.Sizeof(DispatchArgs{}), true},
 		{"weft_combine", &s.combine, unsafe.Sizeof(CombineArgs{}), false},
+		{"weft_combine_experts", &s.combineExperts, unsafe.Sizeof(CombineArgs{}), false},
 		{"weft_index_count", &s.indexCount, unsafe.Sizeof(IndexArgs{}), true},
 		{"weft_index_place", &s.indexPlace, unsafe.Sizeof(IndexArgs{}), true},
 		{"weft_quantise", &s.quantise, unsafe.Sizeof(QuantArgs{}), false},
@@ -270,13 +271,17 @@ func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) err
 	return run(s, st, s.dispatch, &l, a)
 }
 
-// combineThreads is combine.cu's COMBINE_THREADS.
-const combineThreads = 384
+// expertThreads is combine.cu's EXPERT_THREADS.
+const expertThreads = 768
 
 // Combine launches on blocks blocks. Ranks may take different numbers.
 func (s *ExchangeSet) Combine(st *cuda.Stream, a *CombineArgs, blocks int) error {
-	l := cuda.Linear(blocks, combineThreads)
-	return run(s, st, s.combine, &l, a)
+	l := cuda.Linear(blocks, Threads)
+	if a.Mode == SumPartials {
+		return run(s, st, s.combine, &l, a)
+	}
+	l.Block[0] = expertThreads
+	return run(s, st, s.combineExperts, &l, a)
 }
 
 // IndexBlocks is the blocks of Index for up to maxRows rows.
@@ -310,7 +315,7 @@ func (s *ExchangeSet) Quantise(st *cuda.Stream, a *QuantArgs) error {
 // Partials makes partial rows.
 func (s *ExchangeSet) Partials(st *cuda.Stream, a *PartialArgs) error {
 	l := s.over(int(a.MaxRows))
-	l.Block[0] = combineThreads
+	l.Block[0] = expertThreads
 	return run(s, st, s.partials, &l, a)
 }
 

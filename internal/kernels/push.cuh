@@ -23,7 +23,7 @@ template <class V> __device__ __forceinline__ void copy_out(const u8 *src, u64 p
 // Places are where a token's row goes: lane i of a warp holds place i.
 struct Places {
     u64 row, base; // its address; its rank's region
-    int at;
+    int at, rank;
     u32 n;
 };
 
@@ -43,7 +43,7 @@ __device__ __forceinline__ Places places_of(const DispatchArgs &d, const Route &
         rank = v.rank;
     }
     u32 ends = __ballot_sync(~0u, rank < 0);
-    Places p = {0, 0, at, ends ? (u32)__ffs(ends) - 1 : 32};
+    Places p = {0, 0, at, rank, ends ? (u32)__ffs(ends) - 1 : 32};
     if (lane < p.n) {
         p.base = ex.peers[rank];
         p.row = p.base + d.bank.x + (u64)at * d.rowBytes;
@@ -57,7 +57,7 @@ struct Work {
 };
 
 __device__ __forceinline__ Work work_of(const Route &r, u32 units, u32 least, u32 warps) {
-    u32 limit = r.step == 1 && !r.every ? r.hi : r.tokens;
+    u32 limit = r.step == 1 ? r.hi : r.tokens;
     Work w = {limit > r.first ? (limit - r.first + r.step - 1) / r.step : 0, 1};
     u32 most = (units + least - 1) / least;
     if (w.n > 0)
@@ -112,14 +112,12 @@ __device__ __noinline__ void push_units(const DispatchArgs &d, const Route &r) {
 
 #if __CUDA_ARCH__ >= 900
 // STREAMS warps, those that do not count, push by bulk copies; each has a ring of STAGES pieces of shared memory.
-#ifndef INTERLEAVE
-#define INTERLEAVE 1
-#endif
 #ifndef AHEAD
 #define STREAMS 4u
 #define STAGES 5u
 #define AHEAD 2u
 #define PIECE 8192u
+#define BATCH 1u
 #endif
 #define BULK_BYTES (STREAMS * STAGES * PIECE)
 
@@ -138,10 +136,9 @@ __device__ __noinline__ void push_bulk(const DispatchArgs &d, const Route &r, u8
             full_init(full + i);
     async_fence(); // the barriers; and rows that earlier kernels wrote
     __syncwarp();
-    Places p = {};
-    for (u32 done = 0, loads = 0; done < mine; done++) {
+    for (u32 done = 0, loads = 0; done < mine; done += BATCH) {
         for (; loads < mine && loads < done + AHEAD; loads++) {
-            async_read<STAGES - AHEAD>(); // what was stored from this stage has been read
+            async_read<(STAGES - AHEAD + BATCH) / BATCH - 1>(); // what was stored from this stage has been read
             __syncwarp();
             if (lane == 0) {
                 u32 i = warp + loads * STREAMS, token = r.first + i / pieces * r.step, at = i % pieces * PIECE;
@@ -150,16 +147,25 @@ __device__ __noinline__ void push_bulk(const DispatchArgs &d, const Route &r, u8
                 async_load(memory + s * PIECE, (const u8 *)d.src + (u64)token * d.srcStride + at, bytes, full + s, policy);
             }
         }
-        u32 i = warp + done * STREAMS, s = done % STAGES, at = i % pieces * PIECE;
-        p = places_of(d, r, r.first + i / pieces * r.step);
-        full_wait(full + s, done / STAGES & 1);
+        Places p[BATCH];
+#pragma unroll
+        for (u32 b = 0; b < BATCH; b++) {
+            u32 i = warp + (done + b) * STREAMS;
+            p[b].n = 0;
+            if (done + b < mine) {
+                p[b] = places_of(d, r, r.first + i / pieces * r.step);
+                full_wait(full + (done + b) % STAGES, (done + b) / STAGES & 1);
+            }
+        }
         DELAY();
-        if (lane < p.n)
-#if HINT
-            async_store((u8 *)p.row + at, memory + s * PIECE, min(PIECE, d.rowBytes - at), policy);
-#else
-            async_store((u8 *)p.row + at, memory + s * PIECE, min(PIECE, d.rowBytes - at));
-#endif
+        // A batch goes rank by rank, so that what one rank gets lies together.
+        for (u32 to = 0; to < (BATCH > 1 ? d.ex.experts.numRanks : 1); to++)
+#pragma unroll
+            for (u32 b = 0; b < BATCH; b++)
+                if (lane < p[b].n && (BATCH == 1 || p[b].rank == (int)to)) {
+                    u32 at = (warp + (done + b) * STREAMS) % pieces * PIECE;
+                    async_store((u8 *)p[b].row + at, memory + (done + b) % STAGES * PIECE, min(PIECE, d.rowBytes - at));
+                }
         async_commit();
     }
     async_complete();

@@ -58,7 +58,6 @@ struct Route {
     u32 numSlots;
     u32 *masks;       // [tokens]: the ranks of each; the block's own when they are few
     u32 few[SOLO];
-    u32 every;              // pushing takes every token in turn, whatever few
     u32 local;              // the block's own tokens' rows are in sent, besides the bank's
     Sent sent[FEW_SENT];
 };
