@@ -246,7 +246,7 @@ func rest(t *testing.T, s *cuda.Stream, c *nccl.Communicator) {
 	mustHave(t, err)
 }
 
-// A captured operation replays. NCCL launches from the thread that captures only when the communicator is blocking.
+// A captured operation replays. With several ranks that needs a blocking communicator: others launch from a thread of NCCL's.
 func TestGPUGraph(t *testing.T) {
 	d, s := gpu(t)
 	for _, blocking := range []bool{true, false} {

@@ -42,8 +42,8 @@ type Config struct {
 	OpenTimeout time.Duration
 	// Ragged says how counts that differ are handled.
 	Ragged Ragged
-	// Options are NCCL's. With Blocking an enqueue costs less, but one that waits inside the library for a peer to connect
-	// cannot be ended by a context.
+	// Options are NCCL's. With Blocking an enqueue costs a sixth, but Open cannot be ended while it waits inside the library,
+	// and an enqueue that does is ended by the end of the world only, within a second.
 	Options Options
 }
 
