@@ -151,8 +151,11 @@ type ExpandArgs struct {
 // stamps compiles a dispatch that notes when it comes to its phases.
 var stamps = envknob.Register("WEFT_KERNEL_STAMPS", "1: dispatch notes its phases in cycles behind its counters", "0", "1")
 
+// few chooses the kernel for few tokens.
+var few = envknob.Register("WEFT_DISPATCH_FEW", "1: dispatches of at most 32 rows take a kernel of their own", "0", "1")
+
 // exchangeFiles are the parts of the second translation unit.
-var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "async.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "dispatch.cu", "combine.cu"}
+var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "async.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "dispatch.cu", "few.cu", "combine.cu"}
 
 // ExchangeProgram is the source of dispatch and combine for an architecture.
 func ExchangeProgram(arch string) nvrtc.Program {
@@ -170,10 +173,10 @@ func ExchangeProgram(arch string) nvrtc.Program {
 
 // ExchangeSet is the kernels of dispatch and combine, loaded on one device.
 type ExchangeSet struct {
-	module                                                                                         *cuda.Module
-	numSMs, shared                                                                                 int
-	sm90                                                                                           bool // bulk copies work, and kernels may overlap with the end of the one in front
-	dispatch, combine, combineExperts, indexCount, indexPlace, quantise, partials, addBias, expand *cuda.Function
+	module                                                                                                      *cuda.Module
+	numSMs, shared                                                                                              int
+	sm90                                                                                                        bool // bulk copies work, and kernels may overlap with the end of the one in front
+	dispatch, dispatchFew, combine, combineExperts, indexCount, indexPlace, quantise, partials, addBias, expand *cuda.Function
 }
 
 // LoadExchange compiles the kernels for the device, or takes them from the cache, and loads them.
@@ -201,6 +204,7 @@ func (s *ExchangeSet) functions(shared int) error {
 		shared bool
 	}{
 		{"weft_dispatch", &s.dispatch, unsafe.Sizeof(DispatchArgs{}), true},
+		{"weft_dispatch_few", &s.dispatchFew, unsafe.Sizeof(DispatchArgs{}), false},
 		{"weft_combine", &s.combine, unsafe.Sizeof(CombineArgs{}), false},
 		{"weft_combine_experts", &s.combineExperts, unsafe.Sizeof(CombineArgs{}), false},
 		{"weft_index_count", &s.indexCount, unsafe.Sizeof(IndexArgs{}), true},
@@ -256,9 +260,23 @@ const private = 8192
 
 func countingWarps(columns int) int { return max(1, min(12, private/columns)) }
 
+// isFew reports whether weft_dispatch_few will do. Ranks need not agree.
+func isFew(a *DispatchArgs) bool {
+	x := &a.Exchange.Experts // few.cu's FEW_TOKENS, FEW_CHOICES, FEW_EXPERTS
+	return a.Tokens <= 32 && a.Tokens*x.TopK <= 256 && x.NumPhysical <= 512 && a.Flags&Clip == 0 && a.Tokens*a.Exchange.Fan <= fewSent
+}
+
+// fewSent is route.cuh's FEW_SENT.
+const fewSent = 512
+
 // Dispatch launches on blocks blocks. Ranks may take different numbers.
 func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) error {
 	x := &a.Exchange.Experts
+	if v, _ := few.Get(); v == "1" && isFew(a) {
+		l := cuda.Linear(blocks, Threads)
+		a.Bulk = 0
+		return run(s, st, s.dispatchFew, &l, a)
+	}
 	physical, ranks := int(x.NumPhysical), int(x.NumRanks)
 	words := countingWarps(physical)*(ranks+1+physical) + physical + ranks + 1 + 2*physical
 	l := cuda.Linear(blocks, Threads)

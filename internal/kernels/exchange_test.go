@@ -12,7 +12,7 @@ import (
 	"github.com/weftgo/weft/internal/nvrtc"
 )
 
-var exchangeKernels = []string{"weft_dispatch", "weft_combine", "weft_combine_experts", "weft_index_count", "weft_index_place", "weft_quantise", "weft_partials", "weft_bias", "weft_expand"}
+var exchangeKernels = []string{"weft_dispatch", "weft_dispatch_few", "weft_combine", "weft_combine_experts", "weft_index_count", "weft_index_place", "weft_quantise", "weft_partials", "weft_bias", "weft_expand"}
 
 // TestCompileExchange compiles dispatch and combine for every architecture that the source allows.
 func TestCompileExchange(t *testing.T) {

@@ -75,16 +75,26 @@ __device__ __noinline__ void push_fp8(const DispatchArgs &d, const Route &r) {
         Places p = places_of(d, r, token);
         const u8 *src = (const u8 *)d.src + (u64)token * d.srcStride;
         float *scales = (float *)(p.base + d.bank.scales) + (u64)p.at * groups;
-        for (u32 g = groups * part / w.parts; p.n > 0 && g < groups * (part + 1) / w.parts; g++) {
-            float v[4], scale;
-            u32 c = g * GROUP + lane * 4;
-            load4(v, src, d.dtype, c, hidden, vector);
-            u32 q = quantise4(v, scale);
+        const u32 DEEP = 4; // groups whose values are on their way
+        u32 end = p.n > 0 ? groups * (part + 1) / w.parts : 0;
+        for (u32 g0 = groups * part / w.parts; g0 < end; g0 += DEEP) {
+            float v[DEEP][4];
+#pragma unroll
+            for (u32 j = 0; j < DEEP; j++)
+                if (g0 + j < end)
+                    load4(v[j], src, d.dtype, (g0 + j) * GROUP + lane * 4, hidden, vector);
             DELAY();
-            for (u32 k = 0; k < p.n; k++)
-                store4((u8 *)__shfl_sync(~0u, p.row, k), q, c, hidden);
-            if (lane < p.n)
-                scales[g] = scale;
+#pragma unroll
+            for (u32 j = 0; j < DEEP; j++) {
+                if (g0 + j >= end)
+                    continue;
+                float scale;
+                u32 c = (g0 + j) * GROUP + lane * 4, q = quantise4(v[j], scale);
+                for (u32 k = 0; k < p.n; k++)
+                    store4((u8 *)__shfl_sync(~0u, p.row, k), q, c, hidden);
+                if (lane < p.n)
+                    scales[g0 + j] = scale;
+            }
         }
     }
 }
