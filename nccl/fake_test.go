@@ -93,6 +93,20 @@ func TestFakeDriver(t *testing.T) {
 		commtest.Sizes([]int{1, 2, 3, 8}, nil))
 }
 
+// Blocking communicators behave alike.
+func TestFakeDriverBlocking(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite a second time; not in short runs")
+	}
+	if !withFake(t, nil) {
+		return
+	}
+	open := func(t testing.TB, ranks int, timeout time.Duration) *comm.World {
+		return openFake(t, ranks, timeout, func(c *nccl.Config) { c.Options.Blocking = true })
+	}
+	commtest.TestDriver(t, func(t testing.TB, ranks int) *comm.World { return open(t, ranks, 0) }, commtest.Timeouts(open), commtest.Sizes([]int{4}, nil))
+}
+
 func TestFakeExample(t *testing.T) {
 	if withFake(t, nil) {
 		Example()

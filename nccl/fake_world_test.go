@@ -27,6 +27,9 @@ func TestFakeRagged(t *testing.T) {
 	}
 	for _, way := range []nccl.Ragged{nccl.Grouped, nccl.Padded, nccl.Messages} {
 		for _, blocking := range []bool{false, true} {
+			if testing.Short() && blocking {
+				continue
+			}
 			w := openFake(t, 8, 0, func(c *nccl.Config) { c.Ragged, c.Options.Blocking = way, blocking })
 			runCases(t, w)
 			require.NoError(t, w.Close(t.Context()))
@@ -247,6 +250,26 @@ func TestFakeStuck(t *testing.T) {
 	require.ErrorIs(t, errs[1], comm.Aborted)
 	require.NoError(t, w.Close(t.Context()))
 	require.Less(t, time.Since(begin), 10*time.Second)
+}
+
+// One rank closes alone: it waits until its ctx ends, and says so.
+func TestFakeCloseAlone(t *testing.T) {
+	if !withFake(t, nil) {
+		return
+	}
+	for _, blocking := range []bool{false, true} {
+		w := openFake(t, 2, 0, func(c *nccl.Config) { c.Options.Blocking = blocking })
+		require.NoError(t, w.Run(t.Context(), barrier))
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		begin := time.Now()
+		err := w.Local()[0].Close(ctx)
+		cancel()
+		require.ErrorIs(t, err, comm.Timeout, "blocking %v", blocking)
+		require.ErrorContains(t, err, "not all ranks closed")
+		require.Less(t, time.Since(begin), 10*time.Second)
+		w.Abort(errors.New("enough"))
+		require.NoError(t, w.Close(t.Context()))
+	}
 }
 
 // Groups of eight goroutines, each with its own, at once.

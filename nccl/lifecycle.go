@@ -125,6 +125,34 @@ func (c *Communicator) Finalize(ctx context.Context) error {
 	return c.Ready(ctx)
 }
 
+// finish is Finalize and Destroy. A blocking communicator's Finalize waits inside the library for the other ranks, so it runs
+// aside; when ctx ends first, the abort that follows ends it.
+func (c *Communicator) finish(ctx context.Context) error {
+	end := func() error {
+		err := c.Finalize(ctx)
+		if err == nil {
+			err = c.Destroy()
+		}
+		return err
+	}
+	if !c.blocking {
+		return end()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- end() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	_ = c.Abort()
+	select {
+	case <-ended:
+	case <-time.After(stuck): // it never left the library; nothing can be done about its thread
+	}
+	return context.Cause(ctx)
+}
+
 // Destroy frees the communicator. A second call does nothing.
 func (c *Communicator) Destroy() error { return c.end(callDestroy, "CommDestroy") }
 

@@ -182,10 +182,7 @@ func (c *conn) leave(ctx context.Context, gently bool) error {
 	defer done()
 	err := c.r.own.Wait(ctx)
 	if err == nil {
-		err = raw.Finalize(ctx)
-	}
-	if err == nil {
-		err = raw.Destroy()
+		err = raw.finish(ctx)
 	}
 	if err == nil {
 		return nil

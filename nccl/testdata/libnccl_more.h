@@ -31,7 +31,10 @@ int ncclCommFinalize(comm *c) {
     c->finalized = 1;
     c->q->finalized++;
     pthread_cond_broadcast(&changed);
+    c->jobs++; // an abort meanwhile waits until this call has left
     int r = c->blocking ? settled(c) : in_progress;
+    c->jobs--;
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&mu);
     return r;
 }
