@@ -15,7 +15,8 @@ type Routing struct {
 
 // Index groups the received rows by local expert. A slot is one (received row, local expert) pair; the slots of an expert
 // lie together, ordered by (source rank, token, k), and are padded to Config.Alignment. A buffer of no elements has the
-// shape [0, 1], since no buffer has zero columns; comm.View gives an empty slice of it.
+// shape [0, 1], since no buffer has zero columns; comm.View gives an empty slice of it. On a GPU the shapes are those of the most
+// slots there can be; the last offset says how many there are.
 type Index struct {
 	Row     comm.Buffer // int32 [1, numSlots]: row of Received.X in the layout Rows; -1 in padding
 	K       comm.Buffer // int32 [1, numSlots]: which of the token's k choices this is; -1 in padding
@@ -63,5 +64,6 @@ type Stats struct {
 	ExpertTokens   []int64 // [numLocalExperts]: slots of each expert, without padding
 }
 
-// Meter is an optional power of an Exchanger. Any goroutine may call Stats.
+// Meter is an optional power of an Exchanger. On the CPU any goroutine may call Stats; on a GPU the counters are on the device,
+// so the rank's goroutine alone may, and it waits for the rank's work.
 type Meter interface{ Stats() Stats }
