@@ -87,6 +87,33 @@ func TestFakeAPI(t *testing.T) {
 	require.Equal(t, "wait 2: last 3 of 1 signal 4 ctx 5", said(c.WaitSignal(t.Context(), s, nccl.Expected{}, nccl.Expected{NumOps: 3, Peer: 1, Signal: 4, Context: 5})))
 	require.Equal(t, "window closed 1", said(w.Close(t.Context())))
 	require.NoError(t, nccl.MemFree(c.CUDADevice(), addr))
+	micros, err := c.Simulate(s, make([]nccl.Call, 0)...)
+	require.NoError(t, err)
+	require.Zero(t, micros)
+	micros, err = c.Simulate(s, nccl.Call{Count: 1, Type: nccl.Float32}, nccl.Call{Count: 1, Type: nccl.Float32})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, micros)
+	keys, err := nccl.Params()
+	require.NoError(t, err)
+	require.Equal(t, []string{"NCCL_FAKE", "NCCL_OTHER"}, keys)
+	value, err := nccl.Param("NCCL_FAKE")
+	require.NoError(t, err)
+	require.Equal(t, "42", value)
+	_, err = nccl.Param("NCCL_NONE")
+	require.EqualError(t, err, "nccl: ParamGetParameter of NCCL_NONE: invalid argument (4): no parameter NCCL_NONE")
+}
+
+// The host side of the device API gets its structs.
+func TestFakeDeviceAPI(t *testing.T) {
+	if !withFake(t, nil) {
+		return
+	}
+	list, _ := pair(t)
+	c := list[1]
+	said := func(err error) string {
+		require.NoError(t, err)
+		return nccl.LastError()
+	}
 	for want, get := range map[nccl.Team]func() (nccl.Team, error){{NumRanks: 2, Rank: 1, Stride: 1}: c.LSATeam, {NumRanks: 1, Stride: 2}: c.RailTeam} {
 		got, err := get()
 		require.NoError(t, err)
@@ -115,20 +142,6 @@ func TestFakeAPI(t *testing.T) {
 	require.Equal(t, 12, r)
 	require.NoError(t, nccl.LLA2A(9, 11, base, base+4))
 	require.Equal(t, [2]int32{9, 11}, [2]int32(words[:2]))
-	micros, err := c.Simulate(s, make([]nccl.Call, 0)...)
-	require.NoError(t, err)
-	require.Zero(t, micros)
-	micros, err = c.Simulate(s, nccl.Call{Count: 1, Type: nccl.Float32}, nccl.Call{Count: 1, Type: nccl.Float32})
-	require.NoError(t, err)
-	require.EqualValues(t, 3, micros)
-	keys, err := nccl.Params()
-	require.NoError(t, err)
-	require.Equal(t, []string{"NCCL_FAKE", "NCCL_OTHER"}, keys)
-	value, err := nccl.Param("NCCL_FAKE")
-	require.NoError(t, err)
-	require.Equal(t, "42", value)
-	_, err = nccl.Param("NCCL_NONE")
-	require.EqualError(t, err, "nccl: ParamGetParameter of NCCL_NONE: invalid argument (4): no parameter NCCL_NONE")
 }
 
 // The options reach the library in the layout it expects.
