@@ -28,6 +28,8 @@ type offer struct {
 	Stamp  uint64
 	PID    int
 	Device string
+	Socket string `json:",omitempty"` // of the process: who says Token gets its descriptors
+	Token  string `json:",omitempty"`
 	Err    string `json:",omitempty"`
 }
 
@@ -77,7 +79,7 @@ func (h *heap) allocate(bytes int) error {
 			return fmt.Errorf("cuda ipc: rank %d: %w", h.job.First+i, err)
 		}
 		h.own = append(h.own, addr)
-		if err := withStream(dev, func(s *cuda.Stream) error { return s.Upload(addr, stampBytes(h.stamp(i))) }); err != nil {
+		if err := mark(dev, addr, stamp(h.job, i)); err != nil {
 			return err
 		}
 	}
@@ -85,11 +87,26 @@ func (h *heap) allocate(bytes int) error {
 }
 
 // stamp is what the block of the i-th rank begins with until all have mapped it.
-func (h *heap) stamp(i int) uint64 {
-	return uint64(os.Getpid())<<32 | uint64(h.job.First+i)<<8 | 0xa5
+func stamp(job symm.Job, i int) uint64 {
+	return uint64(os.Getpid())<<32 | uint64(job.First+i)<<8 | 0xa5
 }
 
-func stampBytes(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
+// mark writes a stamp.
+func mark(dev *cuda.Device, addr uintptr, v uint64) error {
+	return withStream(dev, func(s *cuda.Stream) error { return s.Upload(addr, binary.LittleEndian.AppendUint64(nil, v)) })
+}
+
+// look checks that what was mapped is the block of a rank.
+func look(job symm.Job, dev *cuda.Device, addr uintptr, rank int, want uint64) error {
+	got := make([]byte, 8)
+	if err := withStream(dev, func(s *cuda.Stream) error { return s.Download(got, addr) }); err != nil {
+		return err
+	}
+	if v := binary.LittleEndian.Uint64(got); v != want {
+		return comm.Errorf("cuda ipc", job.First, comm.Internal, "the handle of rank %d maps other memory: stamp %#x, want %#x", rank, v, want)
+	}
+	return nil
+}
 
 func withStream(d *cuda.Device, fn func(s *cuda.Stream) error) error {
 	s, err := d.NewStream(0)
@@ -109,7 +126,7 @@ func (h *heap) offer(i, bytes int, err error) []byte {
 	if err == nil {
 		var handle cuda.IPCHandle
 		handle, err = h.devices[i].Export(h.own[i])
-		o.Own, o.Handle, o.Stamp, o.Device = uint64(h.own[i]), handle[:], h.stamp(i), h.devices[i].Info().UUID
+		o.Own, o.Handle, o.Stamp, o.Device = uint64(h.own[i]), handle[:], stamp(h.job, i), h.devices[i].Info().UUID
 	}
 	if err != nil {
 		o.Err = err.Error()
@@ -123,43 +140,57 @@ func (h *heap) offer(i, bytes int, err error) []byte {
 
 // exchange exchanges the offers and maps what the others offer.
 func (h *heap) exchange(ctx context.Context, mine [][]byte, bytes int) (*symm.Heap, error) {
-	all, err := h.job.Gather(ctx, "ipc", mine)
+	offers, err := gather(ctx, h.job, mine, bytes)
+	if err != nil {
+		return nil, err
+	}
+	out := &symm.Heap{Bytes: bytes}
+	for _, o := range offers {
+		out.Own = append(out.Own, uintptr(o.Own))
+	}
+	return out, agree(ctx, h.job, offers, h.mapAll(out, offers))
+}
+
+// gather exchanges the offers, which must fit each other.
+func gather(ctx context.Context, job symm.Job, mine [][]byte, bytes int) ([]offer, error) {
+	all, err := job.Gather(ctx, "ipc", mine)
 	if err != nil {
 		return nil, err
 	}
 	offers := make([]offer, len(all))
-	out := &symm.Heap{Bytes: bytes}
 	for r, b := range all {
 		if err := json.Unmarshal(b, &offers[r]); err != nil {
-			return nil, comm.Errorf("cuda ipc", h.job.First, comm.Internal, "rank %d offers %q: %w", r, b, err)
+			return nil, comm.Errorf("cuda ipc", job.First, comm.Internal, "rank %d offers %q: %w", r, b, err)
 		}
 		o := offers[r]
 		if o.Err != "" {
-			return nil, comm.Errorf("cuda ipc", h.job.First, comm.Remote, "rank %d (process %d): %s", r, o.PID, o.Err)
+			return nil, comm.Errorf("cuda ipc", job.First, comm.Remote, "rank %d (process %d): %s", r, o.PID, o.Err)
 		}
 		if o.Bytes != bytes {
-			return nil, comm.Errorf("cuda ipc", h.job.First, comm.Invalid, "rank %d wants %d bytes, rank %d wants %d", h.job.First, bytes, r, o.Bytes)
+			return nil, comm.Errorf("cuda ipc", job.First, comm.Invalid, "rank %d wants %d bytes, rank %d wants %d", job.First, bytes, r, o.Bytes)
 		}
-		out.Own = append(out.Own, uintptr(o.Own))
 	}
-	mapErr := h.mapAll(out, offers)
-	verdicts := make([][]byte, len(mine))
+	return offers, nil
+}
+
+// agree ends the mapping on all processes: nobody writes into a block before all have read its stamp, and all fail together.
+func agree(ctx context.Context, job symm.Job, offers []offer, mapErr error) error {
+	verdicts := make([][]byte, len(job.Devices))
 	for i := range verdicts {
 		if mapErr != nil {
 			verdicts[i] = []byte(mapErr.Error())
 		}
 	}
-	// Nobody writes into a block before all have read its stamp, and all fail together.
-	all, err = h.job.Gather(ctx, "ipc/mapped", verdicts)
+	all, err := job.Gather(ctx, "ipc/mapped", verdicts)
 	if err = errors.Join(mapErr, err); err != nil {
-		return nil, err
+		return err
 	}
 	for r, text := range all {
 		if len(text) > 0 {
-			return nil, comm.Errorf("cuda ipc", h.job.First, comm.Remote, "rank %d (process %d): %s", r, offers[r].PID, text)
+			return comm.Errorf("cuda ipc", job.First, comm.Remote, "rank %d (process %d): %s", r, offers[r].PID, text)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // mapAll fills out.Base.
@@ -200,12 +231,8 @@ func (h *heap) mapOne(dev *cuda.Device, rank int, o offer) (uintptr, error) {
 			rank, o.PID, o.Device, err)
 	}
 	h.mapped[key] = addr
-	got := make([]byte, 8)
-	if err := withStream(dev, func(s *cuda.Stream) error { return s.Download(got, addr) }); err != nil {
+	if err := look(h.job, dev, addr, rank, o.Stamp); err != nil {
 		return 0, err
-	}
-	if v := binary.LittleEndian.Uint64(got); v != o.Stamp {
-		return 0, comm.Errorf("cuda ipc", h.job.First, comm.Internal, "the handle of rank %d maps other memory: stamp %#x, want %#x", rank, v, o.Stamp)
 	}
 	return addr, nil
 }
