@@ -117,7 +117,8 @@ const settleTime = 10 * time.Millisecond
 // turn runs one group through everybody, beginning with player number first.
 func (m *measurement) turn(ctx context.Context, g group, round, first int) error {
 	// MPI's ranks are old processes when a cell begins, weft's are new goroutines in each.
-	t := suite.Timing{Warmup: 5, PerIter: true, Budget: m.Budget, Average: suite.Max, Settle: settleTime}
+	t := suite.Timing{Warmup: 5, PerIter: true, Budget: m.Budget, Average: suite.Max, Settle: settleTime,
+		Bind: !over(g.ranks)} // mpirun binds ranks to cores too, where there are enough
 	players := len(m.libs) + 1
 	for i := range players {
 		p := (first + i) % players

@@ -33,6 +33,7 @@ type Timing struct {
 	Budget   time.Duration // for Iters = 0
 	Graph    int           // on GPUs: launches of a CUDA graph that holds all iterations; 0 means no graph
 	Settle   time.Duration // barriers before the warm-up for this long, in which the system finds each rank a core; 0 means none
+	Bind     bool          // a CPU for each rank that keeps it, as launchers of processes give them one
 	CPUTime  bool          // on GPUs: the time that the calls take the host, without the work that they enqueue
 }
 
@@ -120,6 +121,9 @@ func (w *stopwatch) time(ctx context.Context, c *comm.Comm, d *device, op func()
 	s := d.handle()
 	if err := w.finished(ctx, c, d, w.loop(c, s, 1, op)); err != nil { // sets things up; the next ones tell how long one takes
 		return err
+	}
+	if w.Bind {
+		defer bind(c.Rank())()
 	}
 	if err := w.spread(c, s); err != nil {
 		return err
