@@ -42,6 +42,9 @@ func (d *Device) Create(bytes int, share bool) (*Physical, error) {
 	return p, nil
 }
 
+// Bytes returns its size.
+func (p *Physical) Bytes() int { return p.bytes }
+
 // Close gives the memory back; what is mapped of it lives until it is unmapped.
 func (p *Physical) Close() error {
 	if p.handle == 0 {

@@ -109,7 +109,7 @@ func TestIPCExchange(t *testing.T) {
 		return
 	}
 	gputest.Device(t)
-	w := openSpan(t, store, 2, 20*time.Second)
+	w := openSpan(t, store, 2, 20*time.Second, nil)
 	cpu, err := local.Open(local.Config{Ranks: w.Size()})
 	require.NoError(t, err)
 	want := outputs(t, cpu)

@@ -17,6 +17,8 @@ import (
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/internal/gputest"
 	"github.com/weftgo/weft/internal/proctest"
+	"github.com/weftgo/weft/symm"
+	"github.com/weftgo/weft/symm/ipc"
 )
 
 // report logs what the processes measured.
@@ -30,7 +32,7 @@ func report(t *testing.T, r *proctest.Result) {
 }
 
 // openSpan opens this process's part of a world with ranks here in each process of the job.
-func openSpan(t *testing.T, store *rendezvous.Client, here int, timeout time.Duration) *comm.World {
+func openSpan(t *testing.T, store *rendezvous.Client, here int, timeout time.Duration, memory symm.Memory) *comm.World {
 	start := time.Now()
 	devices := make([]comm.Device, here)
 	for i := range devices {
@@ -38,14 +40,14 @@ func openSpan(t *testing.T, store *rendezvous.Client, here int, timeout time.Dur
 	}
 	job := store.Job()
 	w, err := p2p.Open(t.Context(), p2p.Config{Devices: devices, FirstRank: job.Rank * here, Size: job.Size * here, Store: store,
-		Workspace: 128 << 20, Timeout: timeout})
+		Memory: memory, Workspace: 128 << 20, Timeout: timeout})
 	require.NoError(t, err)
 	t.Logf("measured: open %v", time.Since(start).Round(time.Millisecond))
 	return w
 }
 
-// span runs the checks of a world on one GPU in several processes over CUDA IPC.
-func span(t *testing.T, processes, here, cases int) {
+// span runs the checks of a world on one GPU in several processes over CUDA IPC, whose handles are the default.
+func span(t *testing.T, processes, here, cases int, memory symm.Memory) {
 	if !proctest.Child() {
 		gputest.Device(t)
 	}
@@ -56,7 +58,7 @@ func span(t *testing.T, processes, here, cases int) {
 	}
 	d := gputest.Device(t)
 	before := d.Alive()
-	w := openSpan(t, store, here, 30*time.Second)
+	w := openSpan(t, store, here, 30*time.Second, memory)
 	t.Log("measured: " + proctest.World(t, w, cases))
 	start := time.Now()
 	require.NoError(t, w.Close(t.Context()))
@@ -64,9 +66,11 @@ func span(t *testing.T, processes, here, cases int) {
 	require.Equal(t, before, d.Alive(), "allocations of the device")
 }
 
-func TestIPCTwoProcesses(t *testing.T)       { span(t, 2, 1, 300) }
-func TestIPCEightProcesses(t *testing.T)     { span(t, 8, 1, 80) }
-func TestIPCTwoProcessesOfFour(t *testing.T) { span(t, 2, 4, 200) }
+func TestIPCTwoProcesses(t *testing.T)       { span(t, 2, 1, 300, nil) }
+func TestIPCEightProcesses(t *testing.T)     { span(t, 8, 1, 80, nil) }
+func TestIPCTwoProcessesOfFour(t *testing.T) { span(t, 2, 4, 200, nil) }
+
+func TestDescriptorsTwoProcessesOfTwo(t *testing.T) { span(t, 2, 2, 60, ipc.Descriptors{}) }
 
 // failing runs fn in four processes, of which one dies or stalls, and checks what the others get from a barrier.
 func failing(t *testing.T, dies int, timeout time.Duration, victim func(w *comm.World), check func(t *testing.T, err error, took time.Duration)) {
@@ -80,7 +84,7 @@ func failing(t *testing.T, dies int, timeout time.Duration, victim func(w *comm.
 		return
 	}
 	gputest.Device(t)
-	w := openSpan(t, store, 1, timeout)
+	w := openSpan(t, store, 1, timeout, nil)
 	c := w.Local()[0]
 	require.NoError(t, c.Barrier(comm.Stream{}))
 	require.NoError(t, c.Wait(t.Context(), comm.Stream{}))
@@ -136,7 +140,7 @@ func TestIPCDisagree(t *testing.T) {
 		return
 	}
 	gputest.Device(t)
-	w := openSpan(t, store, 1, 10*time.Second)
+	w := openSpan(t, store, 1, 10*time.Second, nil)
 	c := w.Local()[0]
 	x, err := comm.Alloc(c, dtype.F32, 4, 5)
 	require.NoError(t, err)

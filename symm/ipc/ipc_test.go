@@ -54,14 +54,22 @@ func job(store *rendezvous.Client, here int) symm.Job {
 
 func at(addr uintptr) *uint64 { return (*uint64)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) }
 
+// both runs a test with handles and with descriptors.
+func both(t *testing.T, test func(t *testing.T, m symm.Memory)) {
+	t.Run("Handles", func(t *testing.T) { test(t, ipc.Memory{}) })
+	t.Run("Descriptors", func(t *testing.T) { test(t, ipc.Descriptors{}) })
+}
+
 // TestHeap lets every rank write into every block, through its own addresses and through those that others gave.
-func TestHeap(t *testing.T) {
+func TestHeap(t *testing.T) { both(t, heap) }
+
+func heap(t *testing.T, m symm.Memory) {
 	store := fake(t, 3)
 	if store == nil {
 		return
 	}
 	j := job(store, 2)
-	h, err := ipc.Memory{}.Heap(t.Context(), j, 3<<20)
+	h, err := m.Heap(t.Context(), j, 3<<20)
 	require.NoError(t, err)
 	require.Equal(t, 4<<20, h.Bytes, "whole blocks of the driver")
 	for i := range 2 {
@@ -82,18 +90,22 @@ func TestHeap(t *testing.T) {
 }
 
 // TestDisagree asks for other sizes.
-func TestDisagree(t *testing.T) {
+func TestDisagree(t *testing.T) { both(t, disagree) }
+
+func disagree(t *testing.T, m symm.Memory) {
 	store := fake(t, 2)
 	if store == nil {
 		return
 	}
-	_, err := ipc.Memory{}.Heap(t.Context(), job(store, 1), (2+2*store.Job().Rank)<<20)
+	_, err := m.Heap(t.Context(), job(store, 1), (2+2*store.Job().Rank)<<20)
 	require.ErrorIs(t, err, comm.Invalid)
 	require.ErrorContains(t, err, "bytes, rank")
 }
 
 // TestOneFails lets one process fail before it has anything to offer: all get an error, and its reason.
-func TestOneFails(t *testing.T) {
+func TestOneFails(t *testing.T) { both(t, oneFails) }
+
+func oneFails(t *testing.T, m symm.Memory) {
 	store := fake(t, 2)
 	if store == nil {
 		return
@@ -102,7 +114,7 @@ func TestOneFails(t *testing.T) {
 	if j.First == 1 {
 		j.Devices[0].Index = 7
 	}
-	_, err := ipc.Memory{}.Heap(t.Context(), j, 2<<20)
+	_, err := m.Heap(t.Context(), j, 2<<20)
 	require.ErrorContains(t, err, "the driver shows 2 devices")
 	if j.First == 0 {
 		require.ErrorIs(t, err, comm.Remote)
@@ -121,12 +133,14 @@ func TestWrongMemory(t *testing.T) {
 }
 
 // TestCloseAlone closes while the other process never does.
-func TestCloseAlone(t *testing.T) {
+func TestCloseAlone(t *testing.T) { both(t, closeAlone) }
+
+func closeAlone(t *testing.T, m symm.Memory) {
 	store := fake(t, 2)
 	if store == nil {
 		return
 	}
-	h, err := ipc.Memory{}.Heap(t.Context(), job(store, 1), 2<<20)
+	h, err := m.Heap(t.Context(), job(store, 1), 2<<20)
 	require.NoError(t, err)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
