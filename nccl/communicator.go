@@ -20,7 +20,6 @@ type Communicator struct {
 	blocking bool
 	slot     uintptr        // C memory where the library writes the handle
 	known    atomic.Uintptr // the handle, once it was there
-	names    [2]uintptr
 	msg      *[textBytes]byte
 
 	mu   sync.Mutex // of the calls, so that Abort does not pull the handle away under one
@@ -70,14 +69,13 @@ func NewGroup(ctx context.Context, devices []*cuda.Device, size int, ranks []int
 	if err := needs(callInitRankConfig); err != nil {
 		return nil, err
 	}
-	cfg, names := o.layout()
+	cfg := o.layout()
 	list := make([]*Communicator, len(devices))
 	ctxs, outs, numbers := make([]uint64, len(devices)), make([]uint64, len(devices)), make([]int32, len(devices))
 	for i, d := range devices {
 		list[i] = newCommunicator(d, o.Blocking)
 		ctxs[i], outs[i], numbers[i] = uint64(d.Context()), uint64(list[i].slot), int32(ranks[i])
 	}
-	list[0].names = names
 	var msg [textBytes]byte
 	r := initC(ctxs, outs, numbers, size, &id, &cfg, &msg)
 	err := check(r, fmt.Sprintf("CommInitRankConfig of ranks %v of %d", ranks, size), &msg)
@@ -107,8 +105,7 @@ func NewScalable(ctx context.Context, dev *cuda.Device, size, rank int, ids []ID
 		return nil, err
 	}
 	c := newCommunicator(dev, o.Blocking)
-	cfg, names := o.layout()
-	c.names = names
+	cfg := o.layout()
 	a := append([]uint64{uint64(c.slot), uint64(size), uint64(rank), uint64(len(ids))}, cfg.words()...)
 	for i := range ids {
 		a = append(a, ids[i].words()...)
@@ -241,11 +238,8 @@ func (c *Communicator) Ordinal() (int, error) { return c.number(callCuDevice, "C
 func (c *Communicator) free() {
 	if c.slot != 0 {
 		slotFree(c.slot)
-		for _, s := range c.names {
-			slotFree(s)
-		}
 	}
-	c.slot, c.names = 0, [2]uintptr{}
+	c.slot = 0
 	c.gone.Store(true)
 	c.known.Store(0)
 }

@@ -19,8 +19,8 @@ func (c *Communicator) derive(ctx context.Context, call int, name string, o *Opt
 	n := newCommunicator(c.dev, c.blocking)
 	cfg := make([]uint64, configWords) // size 0: the parent's
 	if o != nil {
-		l, names := o.layout()
-		n.names, n.blocking = names, o.Blocking
+		l := o.layout()
+		n.blocking = o.Blocking
 		copy(cfg, l.words())
 	}
 	err := c.call(call, name, words(n.slot, cfg))
@@ -103,8 +103,7 @@ func Join(ctx context.Context, dev *cuda.Device, size, rank int, id ID, o Option
 		return nil, err
 	}
 	c := newCommunicator(dev, o.Blocking)
-	l, names := o.layout()
-	c.names = names
+	l := o.layout()
 	err := check(callC(dev.Context(), callGrow, growWords(0, size, rank, c.slot, &id, l.words()), c.msg),
 		fmt.Sprintf("CommGrow: join as rank %d of %d", rank, size), c.msg)
 	if err == nil {

@@ -2,6 +2,7 @@ package nccl
 
 import (
 	"math"
+	"sync"
 	"unsafe"
 )
 
@@ -60,9 +61,26 @@ const (
 // undefined is what the library takes for "not set".
 const undefined = math.MinInt32
 
-// layout fills the struct. The two names are C memory that the caller frees when the communicator is gone: the library
-// may keep the pointers.
-func (o Options) layout() (l layout, names [2]uintptr) {
+var kept sync.Map // names in C memory
+
+// keep returns a name in C memory that stays: the library may hold the pointer as long as any communicator made with it.
+func keep(name string) uintptr {
+	if name == "" {
+		return 0
+	}
+	if p, ok := kept.Load(name); ok {
+		return p.(uintptr)
+	}
+	p := cString(name)
+	if old, there := kept.LoadOrStore(name, p); there {
+		slotFree(p)
+		return old.(uintptr)
+	}
+	return p
+}
+
+// layout fills the struct.
+func (o Options) layout() (l layout) {
 	number := func(x int) int32 {
 		if x == 0 {
 			return undefined
@@ -75,17 +93,16 @@ func (o Options) layout() (l layout, names [2]uintptr) {
 		}
 		return undefined
 	}
-	names = [2]uintptr{cString(o.NetName), cString(o.Name)}
 	l = layout{size: configBytes, magic: configMagic, version: configVersion,
-		clusterSize: number(o.ClusterSize), minCTAs: number(o.MinCTAs), maxCTAs: number(o.MaxCTAs), netName: names[0],
-		splitShare: yes(o.SplitShare), trafficClass: number(o.TrafficClass), commName: names[1], collnet: yes(o.Collnet),
+		clusterSize: number(o.ClusterSize), minCTAs: number(o.MinCTAs), maxCTAs: number(o.MaxCTAs), netName: keep(o.NetName),
+		splitShare: yes(o.SplitShare), trafficClass: number(o.TrafficClass), commName: keep(o.Name), collnet: yes(o.Collnet),
 		policy: number(int(o.Policy)), shrinkShare: yes(o.ShrinkShare), nvlsCTAs: number(o.NVLSCTAs),
 		channelsPerNetPeer: number(o.ChannelsPerNetPeer), nvlinkCentric: yes(o.NVLinkCentric), graphUsageMode: number(o.GraphUsageMode),
 		numRMAContexts: number(o.NumRMAContexts), maxP2PPeers: number(o.MaxP2PPeers), graphStreamOrdering: number(o.GraphStreamOrdering)}
 	if o.Blocking {
 		l.blocking = 1
 	}
-	return l, names
+	return l
 }
 
 // words returns the struct as the words of a call.
