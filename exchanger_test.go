@@ -57,7 +57,7 @@ func TestChooseExchanger(t *testing.T) {
 		{comm.CPU, 1, ep.Config{NumExperts: 64, TopK: 8}, "agrs"},
 		{comm.CPU, 1, ep.Config{NumExperts: 64, TopK: 8, RankInvariant: true}, "alltoall"},
 		{comm.CPU, 8, ep.Config{NumExperts: 64, TopK: 2}, "alltoall"}, // 1.9 of 8
-		{comm.CPU, 8, ep.Config{NumExperts: 64, TopK: 3}, "alltoall"},     // 2.7 of 8
+		{comm.CPU, 8, ep.Config{NumExperts: 64, TopK: 3}, "alltoall"}, // 2.7 of 8
 		{comm.CPU, 8, ep.Config{NumExperts: 128, TopK: 8}, "agrs"},    // 5.3 of 8
 		{comm.CUDA, 8, ep.Config{NumExperts: 128, TopK: 8}, "alltoall"},
 		{comm.CUDA, 4, ep.Config{NumExperts: 32, TopK: 8}, "agrs"},                                              // 3.7 of 4
