@@ -275,7 +275,9 @@ template <class N> __device__ void sum_rows(const PartialArgs &d) {
     bool vector = ((d.dst | (u64)d.dstStride | d.y | (u64)d.yStride | (u64)d.hidden * sizeof(Raw)) & 15) == 0;
     u32 units = vector ? d.hidden * sizeof(Raw) / 16 : d.hidden;
     const Target to = {d.dst, {}, d.dstStride, {}, 0};
-    for (u32 row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; row < rows; row += warps) {
+    u32 parts = rows == 0 ? 1 : max(1u, min(warps / rows, (units + 31) / 32)); // of a row, where rows are few
+    for (u32 i = threadIdx.x / 32 * gridDim.x + blockIdx.x; i < rows * parts; i += warps) {
+        u32 row = i / parts, part = i % parts, lo = units * part / parts, hi = units * (part + 1) / parts;
         int slot = lane < d.topK ? ((const int *)d.slot)[(u64)row * d.topK + lane] : -1;
         float weight = slot >= 0 ? ((const float *)d.weight)[slot] : 0;
         u32 with = __ballot_sync(~0u, slot >= 0), at = 0;
@@ -287,9 +289,9 @@ template <class N> __device__ void sum_rows(const PartialArgs &d) {
         weight = __shfl_sync(~0u, weight, at);
         u64 from = d.y + (i64)slot * d.yStride;
         if (vector)
-            Sum<N, INVARIANT_SUM, uint4>{to, from, weight, 0, (u32)__popc(with), row, units}.template run<1>(0);
+            Sum<N, INVARIANT_SUM, uint4>{to, from, weight, 0, (u32)__popc(with), row, hi}.template run<1>(lo);
         else
-            Sum<N, INVARIANT_SUM, Raw>{to, from, weight, 0, (u32)__popc(with), row, units}.template run<1>(0);
+            Sum<N, INVARIANT_SUM, Raw>{to, from, weight, 0, (u32)__popc(with), row, hi}.template run<1>(lo);
     }
 }
 

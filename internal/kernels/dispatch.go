@@ -332,7 +332,7 @@ func (s *ExchangeSet) Quantise(st *cuda.Stream, a *QuantArgs) error {
 
 // Partials makes partial rows.
 func (s *ExchangeSet) Partials(st *cuda.Stream, a *PartialArgs) error {
-	l := s.over(int(a.MaxRows))
+	l := s.over(int(a.MaxRows) * 8) // a row for several warps where they are few
 	l.Block[0] = expertThreads
 	return run(s, st, s.partials, &l, a)
 }
