@@ -20,7 +20,7 @@ func TestLarge(t *testing.T) {
 	device(t)
 	sizes := []int{1, 2, 3, 7, 8}
 	if testing.Short() {
-		sizes = []int{3, 8}
+		sizes = []int{8}
 	}
 	run := func(ranks int, delays string, apart bool, cases []largeCase) {
 		t.Run(fmt.Sprintf("%d ranks, delays %s, apart %v", ranks, delays, apart), func(t *testing.T) {

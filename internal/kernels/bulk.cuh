@@ -6,14 +6,15 @@
 // read, and fences again before the second meeting.
 
 #define COPY_CHUNK (16u << 10)
-#define RING (160u << 10) // bytes of shared memory for loads
+#define COPY_STAGES 6u // more keep no more in flight that matters, and each block longer at the end
+#define RING (128u << 10) // bytes of shared memory for loads
 #define OUTS 4u          // results on their way
 #define OUT_BYTES (8u << 10)
 #define BULK_SHARED (RING + OUTS * OUT_BYTES)
 #define MAX_STAGES 12u
 
 // reduce_chunk is the bytes that a chunk of a reduction takes from each of size ranks.
-__device__ __forceinline__ u32 reduce_chunk(u32 size) { return min(OUT_BYTES, (RING / 5 / size) & ~127u); }
+__device__ __forceinline__ u32 reduce_chunk(u32 size) { return min(OUT_BYTES, (RING / 4 / size) & ~127u); }
 
 // Pipe is the state of a block's bulk copies in shared memory.
 struct Pipe {
@@ -103,7 +104,7 @@ __device__ __forceinline__ void store_piece(const Shared &sh, const Piece &p, u3
 
 // bulk_copy moves chunks: a thread that finds and loads them, and a thread of another warp that stores them.
 __device__ __noinline__ void bulk_copy(const Args &a, Shared &sh, Pipe &pipe) {
-    const u32 STAGES = RING / COPY_CHUNK, LAG = STAGES / 2;
+    const u32 STAGES = COPY_STAGES, LAG = STAGES / 2;
     pipe_start(pipe, 1);
     const u64 policy = streaming();
     if (threadIdx.x == 32) {

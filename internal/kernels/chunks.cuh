@@ -111,7 +111,7 @@ struct Walk {
     u64 next;              // a ticket that is on its way
     u64 base, lo, num;     // tickets before this part; this rank's first chunk of the part, and how many
     u64 first, end, bytes; // tickets before the segment and up to its end; its bytes
-    u32 visits;            // tickets of each chunk: copies to many ranks
+    u32 visits, chunks;    // tickets of each chunk, in copies to many ranks; chunks of the segment
     u32 part, seg, numSeg, numParts, chunk, rank, size;
     Piece head; // the segment's beginning
 };
@@ -120,7 +120,8 @@ struct Walk {
 __device__ void enter_segment(const Args &a, const Shared &sh, Walk &w) {
     w.bytes = segment(a, sh, w.part, w.seg, w.head);
     w.first = w.end;
-    w.end += (w.bytes + w.chunk - 1) / w.chunk * w.visits;
+    w.chunks = (w.bytes + w.chunk - 1) / w.chunk;
+    w.end += (u64)w.chunks * w.visits;
 }
 
 // enter_part begins part w.part.
@@ -188,9 +189,11 @@ __device__ bool walk_next(const Args &a, const Shared &sh, Walk &w, Piece &p) {
             p = w.head;
             k -= w.first;
             if (w.visits > 1) {
-                u64 n = (w.end - w.first) / w.visits, per = STRETCH * w.visits, lap = k / per;
-                u32 in = k - lap * per, length = min((u64)STRETCH, n - lap * STRETCH), visit = in / length;
-                k = lap * STRETCH + (in - visit * length);
+                u32 at = (u32)k, per = STRETCH * w.visits, lap = at / per, visit = 0; // 64-bit divisions are slow
+                u32 length = min(STRETCH, w.chunks - lap * STRETCH);
+                for (at -= lap * per; at >= length; at -= length)
+                    visit++;
+                k = lap * STRETCH + at;
                 p.dst = visit * VISIT;
                 p.numDst = min(VISIT, w.size - p.dst);
             }

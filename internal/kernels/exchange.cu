@@ -89,7 +89,7 @@ __device__ void exchange_slices(const Args &a, Shared &sh, Move &m) {
     u32 size = c->size;
     for (u32 p = 0; p < a.entry.numParts; p++) {
         prepare(a, sh, m, p);
-        u64 per = m.bytes / m.unit, lo, hi, rows = 0;
+        u64 per = m.bytes >> m.shift, lo, hi, rows = 0;
         for (u32 k = 0; k < size * size; k++)
             rows += entries[k / size].send[k % size];
         slice(rows * per, c->rank, size, lo, hi);
@@ -180,5 +180,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_copy(const __grid_
             gather(a, sh, m);
         }
     }
-    finish(a, sh, false);
+    finish(a, sh, state == FAULT);
 }

@@ -88,7 +88,7 @@ __device__ bool gather_plan(const Args &a, Shared &sh) {
 struct Move {
     u8 *dst[MAX_RANKS];
     i64 dstStride[MAX_RANKS];
-    u32 numDst, unit, dense, align;
+    u32 numDst, unit, shift, dense, align; // unit is 1 << shift
     u64 bytes; // of a row
 };
 
@@ -123,7 +123,7 @@ template <class V> __device__ void copy_range(const Move &m, const u8 *src, i64 
 }
 
 __device__ void move_range(const Move &m, const u8 *src, i64 srcStride, u64 lo, u64 hi) {
-    u64 per = m.bytes / m.unit;
+    u64 per = m.bytes >> m.shift;
     switch (m.unit) {
     case 16: copy_range<uint4>(m, src, srcStride, per, lo, hi); break;
     case 8: copy_range<uint2>(m, src, srcStride, per, lo, hi); break;
@@ -166,14 +166,21 @@ __device__ void prepare(const Args &a, Shared &sh, Move &m, u32 part) {
         else
             for (u32 i = 0; i <= size; i++)
                 m.align |= (u32)(sh.rows[i] * bytes);
-        m.unit = m.align & 1 ? 1 : m.align & 2 ? 2 : m.align & 4 ? 4 : m.align & 8 ? 8 : 16;
+        m.shift = min(4, __ffs(m.align | 16) - 1);
+        m.unit = 1u << m.shift;
     }
     __syncthreads();
 }
 
+// slice is rank's share of n. Divisions of 64 bits take half a microsecond, most of what small calls have time for.
 __device__ __forceinline__ void slice(u64 n, u32 rank, u32 size, u64 &lo, u64 &hi) {
-    lo = n * rank / size;
-    hi = n * (rank + 1) / size;
+    if (n < (1u << 26)) {
+        lo = (u32)n * rank / size;
+        hi = (u32)n * (rank + 1) / size;
+    } else {
+        lo = n * rank / size;
+        hi = n * (rank + 1) / size;
+    }
 }
 
 __device__ void gather(const Args &a, Shared &sh, Move &m) {
@@ -183,9 +190,9 @@ __device__ void gather(const Args &a, Shared &sh, Move &m) {
     for (u32 p = 0; p < a.entry.numParts; p++) {
         prepare(a, sh, m, p);
         u64 lo, hi;
-        slice(sh.rows[size] * m.bytes / m.unit, c->rank, size, lo, hi);
+        slice(sh.rows[size] * m.bytes >> m.shift, c->rank, size, lo, hi);
         for (u32 i = 0; i < size; i++) {
-            u64 from = max(lo, sh.rows[i] * m.bytes / m.unit), to = min(hi, sh.rows[i + 1] * m.bytes / m.unit);
+            u64 from = max(lo, sh.rows[i] * m.bytes >> m.shift), to = min(hi, sh.rows[i + 1] * m.bytes >> m.shift);
             const Part &part = entries[i].parts[p];
             if (from < to) // rows are counted from the result's first
                 move_range(m, (const u8 *)part.src - sh.rows[i] * part.srcStride, part.srcStride, from, to);
@@ -199,7 +206,7 @@ __device__ void broadcast(const Args &a, Shared &sh, Move &m) {
     for (u32 p = 0; p < a.entry.numParts; p++) {
         prepare(a, sh, m, p);
         u64 lo, hi;
-        slice(root.parts[p].srcRows * m.bytes / m.unit, c->rank, c->size, lo, hi);
+        slice(root.parts[p].srcRows * m.bytes >> m.shift, c->rank, c->size, lo, hi);
         move_range(m, (const u8 *)root.parts[p].src, root.parts[p].srcStride, lo, hi);
     }
 }

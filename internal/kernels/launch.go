@@ -86,7 +86,7 @@ func (s *Set) functions() error {
 // Launches with bulk copies: a warp that loads beside the warps that add up, and the shared memory that bulk.cuh names.
 const (
 	bulkThreads = 256 + 32
-	bulkShared  = 160<<10 + 4*8<<10 // BULK_SHARED
+	bulkShared  = 128<<10 + 4*8<<10 // BULK_SHARED
 
 	// FLOW_BYTES, without and with delays.
 	flowBytes      = 4 << 20

@@ -196,10 +196,13 @@ __device__ bool last_block(const Args &a, Shared &sh, bool ordered) {
     if (gridDim.x == 1)
         return true;
     if (threadIdx.x == 0) {
-        if (ordered)
-            fence(a); // cumulative: carries what the other threads wrote before the barrier
-        sh.last = atomicAdd(&c->doneBlocks, 1ull) == gridDim.x - 1;
-        if (ordered)
+        u64 before;
+        if (ordered && !(a.shared & 1))
+            fence(a);
+        // Cumulative: it carries what the other threads wrote before the barrier, and what the blocks before brought.
+        asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(&c->doneBlocks) : "memory");
+        sh.last = before == gridDim.x - 1;
+        if (ordered && !(a.shared & 1))
             fence(a);
     }
     __syncthreads();
@@ -365,7 +368,8 @@ __device__ __forceinline__ void count_epoch(Ctl *c) {
 }
 
 // finish is the second meeting, after which peers may reuse what this rank read and read what it wrote. settled skips the
-// meeting: then it only counts.
+// meeting: then it only counts. A fault settles a call: all ranks find it and touch nothing, and one that calls a barrier
+// would not come to the second meeting.
 __device__ void finish(const Args &a, Shared &sh, bool settled) {
     Ctl *c = a.ctl;
     if (!last_block(a, sh, !settled))

@@ -160,9 +160,9 @@ template <bool COMMON> __device__ void flow_reduce(const Args &a, Shared &sh, Sh
 // element. With scatter, destination j takes rows [rows[j], rows[j + 1]), counted from the source's first.
 template <bool COMMON>
 __device__ void reduce_share(const Share &s, u32 dtype, u32 op, const Ctl *c, const int *rows, bool scatter) {
-    const u64 size = type_bytes(dtype);
-    u64 elements = s.rows * s.bytes / size, lo, hi;
-    u64 unit = s.vector ? 16 : size, units = s.rows * (s.bytes / unit), done = units * unit / size;
+    const u32 small = __ffs((u32)type_bytes(dtype)) - 1, shift = s.vector ? 4 : small; // units are 1 << shift bytes
+    u64 elements = s.rows * s.bytes >> small, lo, hi;
+    u64 units = s.rows * (s.bytes >> shift), done = units << shift >> small;
     u32 last = 0, num = scatter ? c->size : 1; // last: the destination of the last element
     slice(units, c->rank, c->size, lo, hi);
     for (u32 j = 0; j <= num; j++) { // the one after the last is what is left over
@@ -174,8 +174,8 @@ __device__ void reduce_share(const Share &s, u32 dtype, u32 op, const Ctl *c, co
             r.lo = done;
             r.hi = elements;
         } else if (scatter) {
-            r.lo = max(lo, rows[j] * s.rowBytes / unit);
-            r.hi = min(hi, rows[j + 1] * s.rowBytes / unit);
+            r.lo = max(lo, rows[j] * s.rowBytes >> shift);
+            r.hi = min(hi, rows[j + 1] * s.rowBytes >> shift);
             if (rows[j] < rows[j + 1])
                 last = j;
         }
@@ -286,7 +286,7 @@ template <bool COMMON> __device__ void reduce(const Args &a, Shared &sh, Share &
             reduce_share<COMMON>(s, a.entry.parts[p].dtype, a.reduce, a.ctl, sh.rows, scatter);
         }
     }
-    finish(a, sh, false);
+    finish(a, sh, state == FAULT);
 }
 
 // weft_reduce: sums and averages of all_reduce, reduce_scatter, reduce_scatterv, reduce, where all parts are f32, bf16 or f16.

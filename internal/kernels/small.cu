@@ -120,23 +120,13 @@ template <class N> __device__ u32 small_sum(const Args &a, Shared &sh, u64 e) {
             line_store((Line *)c->small[p] + (parity + rank) * SMALL_STRIDE + 1 + i, v.x, v.y, flag);
         }
     }
-    u32 why = 0, from = t;
-    uint2 first;
-    if (id < lines)
-        why = add_up<N>(c, m, id, first, from);
-    if (t < size && why == 0) {
-        why = header(c, m, t);
-        from = t;
-    }
-    u32 state = verdict(a, sh, why, from, e);
+    // Headers first: looks at all lines by all threads would keep the memory busy that the lines travel through. When the
+    // headers are there, so are most of the lines.
+    u32 why = t < size ? header(c, m, t) : 0, from = t, state = verdict(a, sh, why, from, e);
     if (state != 0)
         return state;
     uint2 *dst = (uint2 *)part.dst;
-    if (id < lines)
-        dst[id] = first;
-    if (lines <= step)
-        return 0;
-    for (u32 i = id + step; i < lines && why == 0; i += step) {
+    for (u32 i = id; i < lines && why == 0; i += step) {
         uint2 sum;
         if ((why = add_up<N>(c, m, i, sum, from)) == 0)
             dst[i] = sum;
