@@ -128,11 +128,14 @@ __device__ __forceinline__ void reduce_range(const Share &s, Team team, const Ra
         }
 }
 
+// ANY_CHUNK is the bytes of each rank that a block of weft_reduce_any takes at a time: no rank of the call has bulk copies.
+#define ANY_CHUNK (16u << 10)
+
 // flow_reduce reduces chunks with all threads of the block: any alignment. w and p are in shared memory.
 template <bool COMMON> __device__ void flow_reduce(const Args &a, Shared &sh, Share &s, Walk &w, Piece &p) {
     const u32 size = a.ctl->size, rank = a.ctl->rank, t = threadIdx.x;
     if (t == 0)
-        walk_start(a, sh, w, reduce_chunk(size));
+        walk_start(a, sh, w, COMMON ? reduce_chunk(size) : ANY_CHUNK);
     const Team team = {t, blockDim.x};
     while (take(a, sh, w, p)) {
         bool even = (p.bytes & 15) == 0;
