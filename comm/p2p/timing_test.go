@@ -78,7 +78,7 @@ func TestTiming(t *testing.T) {
 	require.NoError(t, err)
 	header, err := json.Marshal(map[string]any{"record": "header", "tool": "p2p timing", "gpu": d.Info().Name, "sms": d.Info().SMs,
 		"arch": d.Info().Arch(), "cuda": version, "nvrtc": lib.Version, "driver": os.Getenv("WEFT_DRIVER_VERSION"),
-		"time": time.Now().UTC().Format(time.RFC3339), "flags": "median of repetitions, slowest rank; all ranks enqueue first, then begin with a barrier; buffers beyond L2 for sizes of 64 MiB and more"})
+		"time": time.Now().UTC().Format(time.RFC3339), "flags": "median of repetitions, slowest rank; all ranks enqueue first, then begin with a barrier; a graph holds 100 operations, or 8 of 64 MiB and more, whose buffers are beyond L2; a stream gets 4 in a row; no table of choices"})
 	require.NoError(t, err)
 	fmt.Fprintf(x.file, "%s\n", header)
 	x.ceiling(d)
