@@ -3,6 +3,7 @@ package staged
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/weftgo/weft/comm"
 )
@@ -60,7 +61,7 @@ func (c *conn) run(op *comm.Op) error {
 }
 
 // maxColumns is more than a buffer has.
-const maxColumns = 1 << 62
+const maxColumns = math.MaxInt
 
 // pieces runs one part in windows that fit the workspace. All ranks make the same.
 func (c *conn) pieces(op *comm.Op, i int, tag uint64) error {
