@@ -52,7 +52,7 @@ func (c *Config) Validate() error {
 	switch {
 	case len(c.Command) == 0:
 		return errors.New("nothing to start: weft launch -n 2 -- program args")
-	case c.PerNode < 1 || c.Nodes < 1 || c.size() > 4096:
+	case c.PerNode < 1 || c.Nodes < 1 || c.PerNode > 4096/c.Nodes:
 		return fmt.Errorf("%d processes on each of %d nodes", c.PerNode, c.Nodes)
 	case c.Node < 0 || c.Node >= c.Nodes:
 		return fmt.Errorf("node %d of %d", c.Node, c.Nodes)
@@ -82,12 +82,13 @@ func Run(ctx context.Context, cfg Config, signals <-chan os.Signal) (int, error)
 		return 0, err
 	}
 	defer func() { h.leave(ctx, signals) }()
-	env, err := environment(&cfg)
-	if err != nil {
-		return 0, err
-	}
 	j := &job{cfg: cfg, hub: h, out: &output{stdout: cfg.Stdout, stderr: cfg.Stderr}, exits: make(chan *rank, cfg.PerNode)}
-	if err := j.start(env); err != nil {
+	env, err := environment(&cfg)
+	if err == nil {
+		err = j.start(env)
+	}
+	if err != nil { // or the other nodes would wait for ranks that never come
+		h.blame(cfg.Node*cfg.PerNode, fmt.Errorf("the launcher of node %d could not start its processes: %w", cfg.Node, err))
 		return 0, err
 	}
 	return j.wait(ctx, signals), nil

@@ -65,3 +65,30 @@ func TestRankDiesOnAnotherNode(t *testing.T) {
 		require.Contains(t, errs[0].String(), "weft launch: rank")
 	}
 }
+
+// A node that cannot start its processes ends those of the others, which would wait for them.
+func TestNodeCannotStart(t *testing.T) {
+	for broken := range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		var wg sync.WaitGroup
+		errs, codes, said := [2]error{}, [2]int{}, [2]*buffer{}
+		start := time.Now()
+		for node := range 2 {
+			var cfg Config
+			cfg, _, said[node] = config(2, "graceful")
+			cfg.Nodes, cfg.Node, cfg.Store, cfg.Token, cfg.Grace = 2, node, l.Addr().String(), "shared", time.Second
+			if node == broken {
+				cfg.Command = []string{"/does/not/exist"}
+			}
+			wg.Go(func() { codes[node], errs[node] = Run(t.Context(), cfg, nil) })
+		}
+		wg.Wait()
+		require.Less(t, time.Since(start), 20*time.Second)
+		require.ErrorContains(t, errs[broken], "start /does/not/exist")
+		require.NoError(t, errs[1-broken])
+		require.NotZero(t, codes[1-broken])
+		require.Contains(t, said[1-broken].String(), fmt.Sprintf("the launcher of node %d could not start its processes", broken))
+	}
+}
