@@ -2,6 +2,7 @@ package lockstep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -158,7 +159,11 @@ func (l *Lockstep) Agree(ctx context.Context, r Record) (Agreement, error) {
 	own := row{step: l.step, rank: l.rank, Record: r}
 	own.encode(l.send)
 	if err := l.gather(ctx); err != nil {
-		return Agreement{}, fmt.Errorf("lockstep: step %d: %w", l.step, err)
+		err = fmt.Errorf("lockstep: step %d: %w", l.step, err)
+		if errors.Is(err, comm.Invalid) {
+			l.dead = err
+		}
+		return Agreement{}, err
 	}
 	for i := range l.records {
 		if !l.records[i].decode(l.recv[i*words:]) {

@@ -32,7 +32,7 @@ func (l *Lockstep) gatherAll(ctx context.Context) error {
 	s := l.cfg.Stream
 	if l.c.Rank() == 0 {
 		if err := l.exchange(ctx); err != nil {
-			if errors.Is(err, comm.Remote) || errors.Is(err, comm.Timeout) {
+			if !errors.Is(err, comm.Aborted) { // who ended ctx ends the others, too
 				l.c.Abort(err) // the other ranks of this process wait for the broadcast
 			}
 			return err
@@ -129,11 +129,11 @@ func (l *Lockstep) Sleep(ctx context.Context, bell *Bell, a Agreement) error {
 	}
 	slept := <-woken
 	cancel()
-	if err != nil {
-		return err
+	if err == nil {
+		err = slept
 	}
-	if slept != nil && errors.Is(slept, comm.Remote) {
-		l.c.Abort(slept)
+	if errors.Is(err, comm.Remote) {
+		l.c.Abort(err) // the other ranks of this process were woken, and go on to the next step
 	}
-	return slept
+	return err
 }

@@ -173,6 +173,36 @@ func TestProcessesFail(t *testing.T) {
 	require.ErrorContains(t, err, "3 ranks are not whole replicas of 2 ranks")
 }
 
+// Processes with different numbers of ranks: each says so at once on all of its ranks, and says it again.
+func TestProcessesOfDifferentSizes(t *testing.T) {
+	clients := join(t, 2)
+	var wg sync.WaitGroup
+	start := time.Now()
+	said, again := make([]error, 5), make([]error, 5)
+	for p, ranks := range []int{2, 3} {
+		w, err := local.Open(local.Config{Ranks: ranks, Timeout: 10 * time.Second})
+		require.NoError(t, err)
+		for _, c := range w.Local() {
+			wg.Go(func() {
+				l, err := New(c, Config{Processes: clients[p].Group("lockstep")})
+				require.NoError(t, err)
+				_, said[2*p+c.Rank()] = l.Agree(context.Background(), Record{})
+				_, again[2*p+c.Rank()] = l.Agree(context.Background(), Record{})
+			})
+		}
+		t.Cleanup(func() { _ = w.Close(context.Background()) })
+	}
+	wg.Wait()
+	require.Less(t, time.Since(start), 5*time.Second)
+	for i, err := range said {
+		require.ErrorContains(t, err, "give all the same number", "%d", i)
+		require.ErrorContains(t, again[i], "give all the same number", "%d", i)
+	}
+	require.ErrorIs(t, said[0], comm.Invalid)
+	require.Equal(t, said[0], again[0])
+	require.Equal(t, said[2], again[2])
+}
+
 // Processes sleep and wake together; every piece of work is found, whichever process it is given to.
 func TestProcessesSleepLosesNoWakeUp(t *testing.T) {
 	const processes, ranks, pieces = 3, 2, 150
@@ -241,6 +271,20 @@ func TestProcessIsLostDuringSleep(t *testing.T) {
 		return l.Sleep(ctx, &bell, a)
 	})
 	require.ErrorContains(t, errs[0], "no memory")
+}
+
+// After it the world is dead, also where no World.Run ends it: the other ranks of the process wait for nobody.
+func TestLossDuringSleepEndsTheWorld(t *testing.T) {
+	clients := join(t, 2)
+	w, err := local.Open(local.Config{Ranks: 2, Timeout: 10 * time.Second})
+	require.NoError(t, err)
+	defer w.Close(context.Background())
+	var bell Bell
+	l, err := New(w.Local()[0], Config{Processes: clients[0].Group("lockstep")})
+	require.NoError(t, err)
+	time.AfterFunc(10*time.Millisecond, func() { _ = clients[1].Abort(context.Background(), errors.New("no memory")) })
+	require.ErrorIs(t, l.Sleep(context.Background(), &bell, Agreement{}), comm.Remote)
+	require.ErrorContains(t, w.Err(), "no memory")
 }
 
 // The time of an agreement between processes over TCP on the loopback device.
