@@ -82,7 +82,7 @@ func TestTiming(t *testing.T) {
 	require.NoError(t, err)
 	fmt.Fprintf(x.file, "%s\n", header)
 	x.ceiling(d)
-	for _, ranks := range []int{2, 4, 8} {
+	for _, ranks := range []int{2, 8} {
 		x.barriers(ranks)
 		x.small(ranks)
 	}
@@ -243,7 +243,7 @@ func (x *timings) forms(w *comm.World, bytes int) {
 		if form == "push" && bytes > kernels.SmallBytes {
 			continue
 		}
-		for _, blocks := range []int{1, 2, 4, 8, 16} {
+		for _, blocks := range []int{1, 4, 16} {
 			us := x.graph(w, 100, func(c *comm.Comm, s comm.Stream) func(int) error {
 				in, a := c.Conn().(*conn), x.vector(c, bytes)
 				st, err := in.stream(s)
