@@ -124,6 +124,9 @@ func (c *Client) failure(op, key string, err error) error {
 // call runs one operation to its end, ctx's or the job's.
 func (c *Client) call(ctx context.Context, k kind, op string, q *request) ([][]byte, error) {
 	l := c.limits
+	if k == kindAbort { // its value is a text of at most maxText, which no limit may keep from the others
+		l.ValueBytes = maxText
+	}
 	if len(q.key) > l.KeyBytes || len(q.value) > l.ValueBytes {
 		return nil, c.failure(op, q.key, invalid("a key of %d and a value of %d bytes; the most are %d and %d", len(q.key), len(q.value), l.KeyBytes, l.ValueBytes))
 	}

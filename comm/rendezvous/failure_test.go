@@ -165,6 +165,15 @@ func TestAbort(t *testing.T) {
 	require.ErrorIs(t, clients[2].Set(t.Context(), "x", nil), comm.Aborted)
 }
 
+// The reason of an abort reaches the others whatever the limit of values is.
+func TestAbortIsNoValue(t *testing.T) {
+	clients := joinAll(t, 2, Config{Limits: Limits{ValueBytes: 16}})
+	cause := errors.New("no memory for an expert that is needed")
+	require.NoError(t, clients[0].Abort(t.Context(), cause))
+	<-clients[1].Done()
+	require.ErrorContains(t, clients[1].Err(), "failed: "+cause.Error())
+}
+
 // A context of the job ends when another process is lost, with that as its cause.
 func TestContext(t *testing.T) {
 	clients := joinAll(t, 2, Config{})
