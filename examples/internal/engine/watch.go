@@ -41,38 +41,41 @@ func (e *Engine) watch(ended <-chan error) {
 // stuck names the ranks that have taken longer than StepTimeout for one step: those that are not in a collective, if it is known,
 // because the others only wait for them.
 func (e *Engine) stuck(now time.Time) error {
-	var late []int
+	type lateRank struct {
+		rank    int
+		took    time.Duration
+		what    activity
+		waiting bool // in a collective
+	}
+	var late []lateRank
 	computes := false
-	for rank := range e.work {
-		w := &e.work[rank]
-		since := w.since.Load()
-		if since == 0 || now.UnixNano()-since < int64(e.cfg.StepTimeout) {
+	for rank := range e.work { // each is looked at once: it may move on meanwhile
+		since := e.work[rank].since.Load()
+		took := time.Duration(now.UnixNano() - since)
+		if since == 0 || took < e.cfg.StepTimeout {
 			continue
 		}
-		late = append(late, rank)
-		computes = computes || !e.inCollective(rank)
-	}
-	if late == nil {
-		return nil
+		l := lateRank{rank, took, activity(e.work[rank].what.Load()), e.inCollective(rank)}
+		late = append(late, l)
+		computes = computes || !l.waiting
 	}
 	peer := comm.NoPeer
 	var texts []string
-	for _, rank := range late {
-		w := &e.work[rank]
-		what := activity(w.what.Load()).String()
-		if e.inCollective(rank) {
+	for _, l := range late {
+		what := l.what.String()
+		if l.waiting {
 			if computes {
 				continue
 			}
 			what += ", in a collective"
 		}
 		if peer == comm.NoPeer {
-			peer = rank
+			peer = l.rank
 		}
-		texts = append(texts, fmt.Sprintf("rank %d in %s for %v", rank, what, time.Duration(now.UnixNano()-w.since.Load()).Round(time.Millisecond)))
+		texts = append(texts, fmt.Sprintf("rank %d in %s for %v", l.rank, what, l.took.Round(time.Millisecond)))
 	}
 	if texts == nil {
-		return nil // it has moved on meanwhile
+		return nil
 	}
 	return &comm.Error{Op: "engine step", Rank: peer, Peer: comm.NoPeer, Code: comm.Timeout,
 		Err: fmt.Errorf("step timeout %v: %s", e.cfg.StepTimeout, strings.Join(texts, ", "))}
