@@ -148,15 +148,26 @@ func TestExchangeNamesWhoDidNotCome(t *testing.T) {
 // Rounds that are over leave nothing behind, and the total is bounded.
 func TestTableBytes(t *testing.T) {
 	m := NewMemory()
-	_, err := Exchange(t.Context(), m, "x", 0, 1, make([]byte, 1000))
-	require.NoError(t, err)
-	before := m.t.bytes
-	for range 100 {
-		_, err := Exchange(t.Context(), m, "x", 0, 1, make([]byte, 1000))
-		require.NoError(t, err)
+	for i := range 100 {
+		for range 2 {
+			_, err := Exchange(t.Context(), m, fmt.Sprint("x", i), 0, 1, make([]byte, 1000))
+			require.NoError(t, err)
+		}
 	}
-	require.Equal(t, before, m.t.bytes)
-	require.Empty(t, m.t.rounds["x"].open)
+	require.Empty(t, m.t.rounds)
+	require.Zero(t, m.t.bytes)
+
+	// A rank that is a round ahead keeps the name, and its count.
+	quick := newTable(Limits{})
+	done := 0
+	for _, rank := range []int{0, 0, 1} {
+		require.NoError(t, quick.gather("x", rank, 2, []byte{1}, &waiter{done: func([][]byte) { done++ }}))
+	}
+	require.Equal(t, 2, done)
+	require.Len(t, quick.rounds["x"].open, 1)
+	require.NoError(t, quick.gather("x", 1, 2, nil, &waiter{done: func([][]byte) { done++ }}))
+	require.Equal(t, 4, done)
+	require.Zero(t, quick.bytes)
 
 	// Rounds that nobody joins are bounded, too.
 	w := func() *waiter { return &waiter{done: func([][]byte) {}} }

@@ -16,8 +16,8 @@ type Store interface {
 	Add(ctx context.Context, key string, delta int64) (int64, error)
 }
 
-// Gatherer is an optional power of a Store: Exchange in one round trip, whose values do not stay in the store. Of each name it
-// keeps how often each rank has called, 8 bytes a rank: use few names, often. The stores of this package have it.
+// Gatherer is an optional power of a Store: Exchange in one round trip, which leaves nothing behind in the store. The stores
+// of this package have it.
 type Gatherer interface {
 	// Gather is what Exchange calls. Its arguments have been checked.
 	Gather(ctx context.Context, name string, rank, size int, mine []byte) ([][]byte, error)

@@ -44,6 +44,9 @@ const entryBytes = 64
 // slotBytes is what an open round is counted for per rank, beside the values.
 const slotBytes = 64
 
+// exchangeBytes is what a name with open rounds is counted for, beside those.
+func exchangeBytes(name string, size int) int { return len(name) + entryBytes + 8*size }
+
 // table is the state of a store: what the server and Memory share. Nothing in it blocks.
 type table struct {
 	limits Limits
@@ -63,7 +66,7 @@ type waiter struct {
 	over  bool   // done was called, or it was cancelled
 }
 
-// exchange is all rounds of one name.
+// exchange is the rounds of one name. It is there while one is open: names are often used once.
 type exchange struct {
 	size  int
 	calls []uint64 // [size] rounds that each rank has begun
@@ -181,7 +184,7 @@ func (t *table) gather(name string, rank, size int, mine []byte, w *waiter) erro
 	}
 	x := t.rounds[name]
 	if x == nil {
-		cost := len(name) + entryBytes + 8*size
+		cost := exchangeBytes(name, size)
 		if t.bytes+cost > t.limits.TotalBytes {
 			return invalid("%d bytes more than the %d that are stored exceed %d", cost, t.bytes, t.limits.TotalBytes)
 		}
@@ -213,6 +216,10 @@ func (t *table) gather(name string, rank, size int, mine []byte, w *waiter) erro
 	}
 	delete(x.open, x.calls[rank]) // all ranks are in it, so no later call can want it
 	t.bytes -= size * slotBytes
+	if len(x.open) == 0 { // all ranks have begun as many rounds, so the next is like the first
+		delete(t.rounds, name)
+		t.bytes -= exchangeBytes(name, size)
+	}
 	for _, v := range r.values {
 		t.bytes -= len(v)
 	}
