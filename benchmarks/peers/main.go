@@ -5,8 +5,9 @@
 //	go run ./benchmarks/peers --ranks 2 --op all_reduce --sizes 4K,2M --rounds 3
 //	go run ./benchmarks/peers --from benchmarks/results/FILE    prints the table of a recorded run
 //
-// bundle.sh makes an archive for a machine without Go. It needs gcc and, on Debian or Ubuntu, the packages openmpi-bin, libopenmpi-dev, mpich and libmpich-dev; what is missing it
-// names. docs/benchmarks.md says how the comparison is made and what is unfair about it.
+// It needs gcc and, on Debian or Ubuntu, the packages openmpi-bin, libopenmpi-dev, mpich and libmpich-dev; what is missing it
+// names. bundle.sh makes an archive for a machine without Go. docs/benchmarks.md says how the comparison is made and what is
+// unfair about it.
 package main
 
 import (
