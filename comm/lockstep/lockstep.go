@@ -142,9 +142,10 @@ func (l *Lockstep) Close() error {
 }
 
 // Agree tells all ranks what this one is about to run and returns what all of them do. It is collective, and allocates
-// nothing on a CPU driver of one process. Its wait is bounded by the world's timeout and ends when the world is aborted, as World.Run does when
-// its ctx ends; ctx is looked at before, and while waiting for a GPU. After an error of code Invalid the ranks are out of
-// step: every later call returns the same error.
+// nothing on a CPU driver of one process. Its wait is bounded by the world's timeout and ends when the world is aborted, as
+// World.Run does when its ctx ends; ctx is looked at before, and while waiting for a GPU. After an error of code Invalid the
+// ranks are out of step: every later call returns the same error. Where other processes cannot be agreed with, the world of
+// this one ends.
 func (l *Lockstep) Agree(ctx context.Context, r Record) (Agreement, error) {
 	if l.dead != nil {
 		return Agreement{}, l.dead

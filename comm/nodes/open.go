@@ -20,11 +20,11 @@ type Node struct {
 	Between []*comm.Comm
 }
 
-// Open makes this process's part of a world of all nodes: rank i of node n is rank n x (ranks of a node) + i. Nearly always one
-// node is given; several may be in one process. Once it is open the world owns what it was given, and closes it. On GPUs each rank gets a stream
-// that both drivers use when a call names none, and Open is collective: it runs every operation between nodes once, because
-// a driver's first operations may wait for all kernels of a GPU, and later there are kernels that wait for other ranks. Errors
-// are Invalid for worlds that do not fit together.
+// Open makes this process's part of a world of all nodes: rank i of node n is rank n x (ranks of a node) + i. Nearly always
+// one node is given; several may be in one process. Once it is open the world owns what it was given, and closes it. On GPUs
+// each rank gets a stream that both drivers use when a call names none, and Open is collective: it runs every operation
+// between nodes once, because a driver's first operations may wait for all kernels of a GPU, and later there are kernels that
+// wait for other ranks. Errors are Invalid for worlds that do not fit together.
 func Open(ctx context.Context, nodes ...Node) (*comm.World, error) {
 	s := &shared{}
 	var comms []*comm.Comm
