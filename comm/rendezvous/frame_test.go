@@ -46,7 +46,7 @@ func FuzzFrame(f *testing.F) {
 
 // The body of a frame is not made before its length has been checked.
 func TestFrameLimit(t *testing.T) {
-	b := appendHead(nil, kindSet, 1, 1<<31)
+	b := appendHead(nil, kindSet, 1, 1<<30)
 	_, err := readFrame(bytes.NewReader(b), 1<<20)
 	require.ErrorIs(t, err, errFrame)
 	_, err = readFrame(bytes.NewReader([]byte{0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9}), 1<<20)
