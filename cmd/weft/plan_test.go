@@ -53,7 +53,7 @@ func TestJSON(t *testing.T) {
 	require.Equal(t, 0, status, errs)
 	var r plan.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &r))
-	require.EqualValues(t, 235093634560, r.Params.Total)
+	require.EqualValues(t, int64(235093634560), r.Params.Total)
 	require.Len(t, r.Rows, 9)
 	require.Equal(t, "tp8+ep8", r.Verdict.Layout)
 	require.NotEmpty(t, r.Rows[0].Steps)
