@@ -18,6 +18,7 @@ type conn struct {
 	rank, size int         // in the group
 	limit      int         // bytes of device memory beyond which calls are cut
 	closed     atomic.Bool
+	bond       *bond   // of main: with the world below
 	main       *conn   // of the world
 	groups     []*conn // of main: all that Split made; the rank's goroutine alone uses it
 
@@ -73,7 +74,11 @@ func (c *conn) Close(ctx context.Context) error {
 			err = errors.Join(err, g.release())
 		}
 	}
-	return errors.Join(err, c.in.Close(ctx))
+	err = errors.Join(err, c.in.Close(ctx))
+	if c.bond != nil {
+		c.bond.left()
+	}
+	return err
 }
 
 func (c *conn) release() error {

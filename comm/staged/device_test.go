@@ -169,6 +169,7 @@ func (d *device) Copy(_ comm.Stream, dst, src comm.Buffer) error {
 
 // rig is a staged world over a device that no machine has.
 type rig struct {
+	below *comm.World
 	*comm.World
 	heap *heap
 	ops  []int // of each rank
@@ -182,7 +183,8 @@ func newRig(t testing.TB, ranks int, timeout time.Duration, cfg Config) *rig {
 	for i, c := range below.Local() {
 		comms = append(comms, comm.New(&device{Conn: c.Conn(), heap: r.heap, rank: i, ops: &r.ops[i]}, i, ranks))
 	}
-	r.World, err = Open(comm.NewWorld(comms), cfg)
+	r.below = comm.NewWorld(comms)
+	r.World, err = Open(r.below, cfg)
 	require.NoError(t, err)
 	return r
 }

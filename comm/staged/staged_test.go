@@ -211,6 +211,8 @@ func TestOutOfMemory(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	_, err := Open(nil, Config{})
+	require.ErrorIs(t, err, comm.Invalid)
 	w, err := local.Open(local.Config{Ranks: 2})
 	require.NoError(t, err)
 	_, err = Open(w, Config{})
@@ -237,6 +239,19 @@ func TestDead(t *testing.T) {
 	require.Len(t, r.heap.blocks, 2)
 	require.NoError(t, r.Close(t.Context()))
 	require.Zero(t, r.heap.used)
+}
+
+// A world below that dies by itself ends this one at once, also where no rank calls anything.
+func TestBelowDies(t *testing.T) {
+	r := newRig(t, 2, time.Minute, Config{})
+	r.below.Abort(comm.Errorf("world", 0, comm.Remote, "a process was lost"))
+	select {
+	case <-r.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the world lives on")
+	}
+	require.ErrorIs(t, r.Err(), comm.Remote)
+	require.NoError(t, r.Close(t.Context()))
 }
 
 // Every type goes through with its bits.
