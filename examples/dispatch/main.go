@@ -92,6 +92,9 @@ func layer(ctx context.Context, ex ep.Exchanger, rank int, out []float32, t toke
 
 // run opens the ranks, sends one batch through the layer and prints what each rank did.
 func run(ctx context.Context, w io.Writer, s settings) error {
+	if s.ranks < 1 || s.tokens < 0 {
+		return comm.Errorf("open", 0, comm.Invalid, "-ranks %d and -tokens %d: use at least 1 rank and 0 tokens", s.ranks, s.tokens)
+	}
 	world, err := weft.Open(ctx, weft.Config{Ranks: s.ranks})
 	if err != nil {
 		return err
@@ -100,7 +103,7 @@ func run(ctx context.Context, w io.Writer, s settings) error {
 	lines := make([]string, s.ranks)
 	err = world.Run(ctx, func(ctx context.Context, c *comm.Comm) error {
 		ex, err := weft.NewExchanger(ctx, c, s.exchanger, ep.Config{NumExperts: s.experts, TopK: min(s.topK, s.experts),
-			Hidden: s.hidden, MaxTokensPerRank: s.tokens, Layout: ep.Expanded})
+			Hidden: s.hidden, MaxTokensPerRank: max(1, s.tokens), Layout: ep.Expanded})
 		if err != nil {
 			return err
 		}
@@ -110,9 +113,9 @@ func run(ctx context.Context, w io.Writer, s settings) error {
 			return err
 		}
 		stats := ex.(ep.Meter).Stats()
-		lines[c.Rank()] = fmt.Sprintf("rank %d (%s): %d tokens, %.2f copies a token, %d rows for its %d experts, out[0] %.4f",
+		lines[c.Rank()] = fmt.Sprintf("rank %d (%s): %d tokens, %.2f copies a token, %d rows for its %d experts, out begins with %.4f",
 			c.Rank(), ex.Name(), stats.NumTokens, float64(stats.NumCopies)/float64(max(stats.NumTokens, 1)),
-			stats.NumSlots, len(stats.ExpertTokens), out[0])
+			stats.NumSlots, len(stats.ExpertTokens), out[:min(1, len(out))])
 		return ex.Close(ctx)
 	})
 	if err != nil {

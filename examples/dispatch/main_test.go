@@ -57,5 +57,10 @@ func TestRunPrintsEveryRank(t *testing.T) {
 	require.Equal(t, 3, strings.Count(out.String(), "\n"))
 	require.Contains(t, out.String(), "rank 2 (alltoall): 4 tokens, 2.00 copies a token, 0 rows for its 0 experts")
 	require.ErrorIs(t, run(context.Background(), &out, settings{ranks: 2, exchanger: "none such"}), comm.Invalid)
-	require.ErrorIs(t, run(context.Background(), &out, settings{ranks: -1}), comm.Invalid)
+	for _, s := range []settings{{ranks: -1}, {}, {ranks: 2, tokens: -1}} {
+		require.ErrorIs(t, run(context.Background(), &out, s), comm.Invalid)
+	}
+	out.Reset()
+	require.NoError(t, run(context.Background(), &out, settings{ranks: 2, hidden: 8, experts: 4, topK: 2, exchanger: "auto"}))
+	require.Contains(t, out.String(), "): 0 tokens, 0.00 copies a token")
 }

@@ -42,6 +42,9 @@ func main() {
 
 // run prints one paragraph for each layout, and one more for each that runs with GPUs.
 func run(out io.Writer, ranks, tokens int, devices string) error {
+	if ranks < 1 || tokens < 0 {
+		return comm.Errorf("open", 0, comm.Invalid, "-ranks %d and -tokens %d: use at least 1 rank and 0 tokens", ranks, tokens)
+	}
 	model, x := newModel(), normal(rand.New(rand.NewPCG(1, 1)), tokens*layer.Hidden, 1)
 	layouts := []struct {
 		parallel  moe.Parallel

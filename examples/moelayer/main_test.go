@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/internal/gputest"
 )
 
@@ -23,6 +24,8 @@ func TestRun(t *testing.T) {
 		require.Equal(t, c.ranks > 1, strings.Contains(out.String(), "rank 0: 2 collectives"))
 	}
 	require.ErrorContains(t, run(new(bytes.Buffer), 65, 1, ""), "65 ranks")
+	require.ErrorIs(t, run(new(bytes.Buffer), 2, -3, ""), comm.Invalid)
+	require.ErrorIs(t, run(new(bytes.Buffer), 0, 1, ""), comm.Invalid)
 }
 
 // Every layout of eight ranks with its collectives on one GPU, and the bits of the CPU.
