@@ -1,18 +1,22 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
 
+	_ "github.com/weftgo/weft" // all drivers and exchanges, whose variables the report lists
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/internal/cublaslt"
 	"github.com/weftgo/weft/internal/dl"
 	"github.com/weftgo/weft/internal/envknob"
 	"github.com/weftgo/weft/internal/nvrtc"
 	"github.com/weftgo/weft/internal/simd"
+	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nvshmem"
 	"github.com/weftgo/weft/topo"
 )
 
@@ -99,11 +103,10 @@ func examine() *report {
 	if err == nil {
 		r.Topology = &machine
 	}
-	for _, l := range []struct{ name, use, soname string }{
-		{"libnccl", "collectives between processes", "libnccl.so.2"}, {"libnvshmem_host", "symmetric memory between processes", "libnvshmem_host.so.3"},
-	} {
-		r.find(l.name, l.use, l.soname)
-	}
+	collectives, err := nccl.Loaded()
+	r.add("libnccl", "collectives between processes", collectives.Path, collectives.Version, err, collectives.Tried)
+	symmetric, err := nvshmem.Loaded()
+	r.add("libnvshmem_host", "symmetric memory between processes", symmetric.Path, symmetric.Version, err, symmetric.Tried)
 	r.devices()
 	r.environment()
 	r.Abilities = r.judge()
@@ -117,26 +120,23 @@ func version() string {
 	return "unknown"
 }
 
+// add notes a library. Of an error it keeps the first line, since the paths are in Tried, and which variable names the file.
 func (r *report) add(name, use, path, version string, err error, tried []dl.Attempt) {
 	l := library{Name: name, For: use, Path: path, Version: version, Tried: tried}
 	if err != nil {
-		l.Error, _, _ = strings.Cut(err.Error(), "\n") // the paths are in Tried
+		l.Error, _, _ = strings.Cut(err.Error(), "\n")
+	}
+	if none := (*dl.NotFoundError)(nil); errors.As(err, &none) {
+		if none.Spec.Name != name { // what this library needs is absent, and has a line of its own
+			l.Tried = nil
+		} else {
+			l.Tried = none.Tried
+			if knob := none.Spec.Env.Name; knob != "" {
+				l.Error += "; set " + knob + " to the file or its folder"
+			}
+		}
 	}
 	r.Libraries = append(r.Libraries, l)
-}
-
-// find looks for a library that has no binding yet.
-func (r *report) find(name, use, soname string) {
-	lib, err := dl.Open(dl.Spec{Name: name, Sonames: []string{soname}, Wheels: true})
-	if err != nil {
-		var tried []dl.Attempt
-		if e, ok := err.(*dl.NotFoundError); ok {
-			tried = e.Tried
-		}
-		r.add(name, use, "", "", err, tried)
-		return
-	}
-	r.add(name, use, lib.Path(), "", nil, lib.Tried())
 }
 
 func (r *report) devices() {
@@ -170,7 +170,7 @@ func (r *report) environment() {
 	for _, k := range envknob.All() {
 		doc := k.Doc
 		if k.Values != nil {
-			doc += " (" + strings.Join(k.Values, ", ") + ")"
+			doc += " (" + strings.TrimPrefix(strings.Join(k.Values, ", "), ", ") + ")" // one may be empty
 		}
 		value := os.Getenv(k.Name)
 		if k.Name == "WEFT_TOKEN" && value != "" {

@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// found returns the error of a library; empty when it is in use.
-func (r *report) found(name string) (path, problem string) {
+// found returns the error of a library, empty when it is in use, and its version.
+func (r *report) found(name string) (version, problem string) {
 	for _, l := range r.Libraries {
 		if l.Name == name {
-			return l.Path, l.Error
+			return l.Version, l.Error
 		}
 	}
 	return "", name + " was not looked for"
@@ -40,10 +40,10 @@ func (r *report) judge() []ability {
 	out = append(out, r.judgeMemory(kernels, yes, no)...)
 	for _, name := range []string{"libnccl", "libnvshmem_host"} {
 		what := "ranks in several processes over " + name
-		if _, problem := r.found(name); problem != "" {
+		if version, problem := r.found(name); problem != "" {
 			out = append(out, no(what, "%s", problem))
 		} else {
-			out = append(out, yes(what, "the library is there; its version is looked at when it is first used"))
+			out = append(out, yes(what, "version %s", version))
 		}
 	}
 	return append(out, r.judgeMulticast(no))

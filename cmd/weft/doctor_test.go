@@ -3,12 +3,18 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/dl"
+	"github.com/weftgo/weft/internal/envknob"
 	"github.com/weftgo/weft/topo"
 )
 
@@ -22,25 +28,42 @@ func TestDoctorHere(t *testing.T) {
 	names := map[string]library{}
 	for _, l := range r.Libraries {
 		names[l.Name] = l
-		require.NotEqual(t, l.Path == "", l.Error == "", "%s: found, or a reason", l.Name)
+		require.False(t, l.Path == "" && l.Error == "", "%s: found, or a reason", l.Name)
 	}
 	for _, name := range []string{"libcuda", "libnvrtc", "libcublasLt", "libnvidia-ml", "libnccl", "libnvshmem_host"} {
 		require.Contains(t, names, name)
 	}
+	t.Log(names["libnvshmem_host"]) // TestDoctorOverride reads this
 	out.Reset()
 	require.Zero(t, run([]string{"doctor"}, &out, &errs), errs.String())
-	for _, section := range []string{"libraries\n", "GPUs\n", "environment\n", "what works here\n", "WEFT_CUDA_LIB", "CUDA_VISIBLE_DEVICES"} {
+	for _, section := range []string{"libraries\n", "GPUs\n", "environment\n", "what works here\n", "WEFT_CUDA_LIB", "WEFT_NCCL_LIB", "WEFT_NVSHMEM_LIB",
+		"WEFT_COMBINE_PULL", "WEFT_TUNE", "WEFT_KERNEL_STAMPS", "CUDA_VISIBLE_DEVICES"} {
 		require.Contains(t, out.String(), section)
 	}
 }
 
-// A missing library shows every path that was tried.
-func TestDoctorOverride(t *testing.T) {
-	t.Setenv("WEFT_WHEELS", t.TempDir())
+// A missing library shows every path that was tried and the variable that names it; one that lacks another shows that alone.
+func TestDoctorMissing(t *testing.T) {
+	tried := []dl.Attempt{{Path: "libnone.so.7", Why: "absent"}}
+	err := &dl.NotFoundError{Spec: dl.Spec{Name: "libnone", Env: envknob.Knob{Name: "WEFT_NONE_LIB"}}, Tried: tried}
 	r := &report{}
-	r.find("libnone", "nothing", "libnone.so.7")
-	require.Equal(t, "libnone not found; tried 3 paths", r.Libraries[0].Error)
-	require.Equal(t, "libnone.so.7", r.Libraries[0].Tried[0].Path)
+	r.add("libnone", "nothing", "", "", fmt.Errorf("none: %w", err), nil)
+	r.add("libother", "nothing", "", "", fmt.Errorf("other: %w", err), tried)
+	require.Equal(t, "none: libnone not found; tried 1 paths; set WEFT_NONE_LIB to the file or its folder", r.Libraries[0].Error)
+	require.Equal(t, tried, r.Libraries[0].Tried)
+	require.Equal(t, "other: libnone not found; tried 1 paths", r.Libraries[1].Error)
+	require.Empty(t, r.Libraries[1].Tried)
+}
+
+// The doctor looks where the packages look: a wrong file of WEFT_NVSHMEM_LIB is the only one that is tried.
+func TestDoctorOverride(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "libnvshmem_host.so.3")
+	require.NoError(t, os.WriteFile(file, []byte("no library"), 0o600))
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDoctorHere$", "-test.v")
+	cmd.Env = append(os.Environ(), "WEFT_NVSHMEM_LIB="+file)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), file)
 }
 
 func eight() *report {
@@ -74,8 +97,8 @@ func TestJudge(t *testing.T) {
 [yes] matrix products by cuBLASLt: libcublasLt is there
 [yes] several ranks on one GPU: 132 SMs: (ranks - 1) x waiting blocks a rank, plus the largest cluster, must fit
 [yes] one rank on each of several GPUs, one process: peer access between all 8 GPUs
-[yes] ranks in several processes over libnccl: the library is there; its version is looked at when it is first used
-[yes] ranks in several processes over libnvshmem_host: the library is there; its version is looked at when it is first used
+[yes] ranks in several processes over libnccl: version 1
+[yes] ranks in several processes over libnvshmem_host: version 1
 [no] reduction by the NVLink switch (multicast): 8 of 8 GPUs report the ability; this version of weft never creates multicast objects
 `, verdicts(eight()))
 	for text, change := range map[string]func(*report){
