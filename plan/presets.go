@@ -59,7 +59,7 @@ func Preset(name string) (Model, error) {
 	}
 	m, ok := models[key]
 	if !ok {
-		return Model{}, fmt.Errorf("plan: no model preset %q; have %s, or give a config.json", name, strings.Join(ModelNames(), ", "))
+		return Model{}, fmt.Errorf("plan: no model preset %q; have %s, or give a model folder or its config.json", name, strings.Join(ModelNames(), ", "))
 	}
 	m.Name = strings.ToLower(name)
 	if m.Format == "" {

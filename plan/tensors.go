@@ -177,10 +177,12 @@ func (m Model) ffnTensors() []Tensor {
 
 // Params counts a model's parameters.
 type Params struct {
-	Total, Routed, Rest int64 // Rest is everything that is not a routed expert
-	PerExpert           int64 // one expert of one layer
-	Active              int64 // used by one token, both embeddings counted
-	ActiveNoEmbedding   int64 // the input embedding (a table look-up) not counted
+	Total             int64 `json:"total"`
+	Routed            int64 `json:"routed"`
+	Rest              int64 `json:"rest"`                // everything that is not a routed expert
+	PerExpert         int64 `json:"per_expert"`          // one expert of one layer
+	Active            int64 `json:"active"`              // used by one token, both embeddings counted
+	ActiveNoEmbedding int64 `json:"active_no_embedding"` // the input embedding (a table look-up) not counted
 }
 
 // Params returns the parameter counts.

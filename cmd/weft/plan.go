@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/weftgo/weft/plan"
@@ -12,7 +13,7 @@ import (
 
 // planCommand is weft plan.
 type planCommand struct {
-	Model    string   `help:"A preset (--list) or the path of a config.json." default:"qwen3-235b-a22b"`
+	Model    string   `help:"A preset (--list), a model folder or its config.json." default:"qwen3-235b-a22b"`
 	Format   string   `help:"Store the weights as bf16, fp8, mxfp4 or int4; the default is what the model is published in." placeholder:"FORMAT"`
 	Cluster  string   `help:"A kind of GPU (h200, h100, mi300x, b200, gb200), or as in 8xh200 and 4x8xh200." default:"h200"`
 	GPUs     *int     `name:"gpus" help:"Number of GPUs; 8 unless the cluster says it."`
@@ -109,9 +110,13 @@ func (p *planCommand) request() (q plan.Request, err error) {
 func (p *planCommand) model() (plan.Model, error) {
 	var m plan.Model
 	var err error
-	if strings.HasSuffix(p.Model, ".json") {
+	file := p.Model
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		file = filepath.Join(file, "config.json")
+	}
+	if strings.HasSuffix(file, ".json") {
 		var data []byte
-		if data, err = os.ReadFile(p.Model); err != nil {
+		if data, err = os.ReadFile(file); err != nil {
 			return m, err
 		}
 		m, err = plan.ParseConfig(data)

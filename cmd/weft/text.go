@@ -42,10 +42,16 @@ func (p *printer) table(rows [][]string) {
 func printReport(w io.Writer, r *plan.Report) error {
 	p := &printer{w: w}
 	p.f("%s on %s (%.0f GB a GPU), %s\n", r.Model, r.Cluster.Name, float64(r.Cluster.MemoryBytes)/1e9, r.Workload.Note)
-	p.f("%.3fe9 parameters, %.2fe9 active (%.2fe9 without the input embedding), %.1f GiB of weights\n", float64(r.Params.Total)/1e9,
-		float64(r.Params.Active)/1e9, float64(r.Params.ActiveNoEmbedding)/1e9, float64(r.WeightBytes)/gib)
-	p.f("%d parameters an expert, %.3fe9 routed, %.3fe9 the rest\n", r.Params.PerExpert, float64(r.Params.Routed)/1e9,
-		float64(r.Params.Rest)/1e9)
+	unit, name := 1e9, "e9"
+	weights := fmt.Sprintf("%.1f GiB", float64(r.WeightBytes)/gib)
+	if r.Params.Total < 1e8 {
+		unit, name = 1e6, "e6"
+		weights = fmt.Sprintf("%.1f MiB", float64(r.WeightBytes)/mib)
+	}
+	count := func(n int64, digits int) string { return fmt.Sprintf("%.*f%s", digits, float64(n)/unit, name) }
+	p.f("%s parameters, %s active (%s without the input embedding), %s of weights\n", count(r.Params.Total, 3),
+		count(r.Params.Active, 2), count(r.Params.ActiveNoEmbedding, 2), weights)
+	p.f("%d parameters an expert, %s routed, %s the rest\n", r.Params.PerExpert, count(r.Params.Routed, 3), count(r.Params.Rest, 3))
 	p.f("S = %d tokens x hidden x 2 bytes = %.0f MiB; KV cache %.0f KiB a token, %.0f KiB on a tp%d rank\n\n", r.Tokens, r.S/mib,
 		float64(r.KVPerTokenDP)/1024, float64(r.KVPerTokenTP)/1024, r.Cluster.GPUs())
 	p.configurations(r)
