@@ -24,7 +24,7 @@ type launchCommand struct {
 	JoinTimeout time.Duration `default:"5m" help:"How long the launchers of several nodes wait for each other."`
 	MaxRestarts int           `default:"0" help:"Only 0: a job whose rank died ends."`
 	NoPrefix    bool          `help:"Do not begin each line of output with its rank."`
-	Command     []string      `arg:"" passthrough:"" help:"Program and its arguments, after --."`
+	Command     []string      `arg:"" optional:"" passthrough:"" help:"Program and its arguments, after --."`
 }
 
 // exitStatus is an error that has been told already: only the exit status is left.

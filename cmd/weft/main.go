@@ -43,6 +43,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "weft:", err)
 		return 1
 	}
+	if len(args) == 0 || args[0] == "help" { // weft help plan is weft plan --help
+		args = append(args[min(1, len(args)):len(args):len(args)], "--help")
+	}
 	ctx, err := parser.Parse(args)
 	if status >= 0 { // --help was printed
 		return status

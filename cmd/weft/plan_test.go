@@ -99,6 +99,21 @@ func TestConfigFile(t *testing.T) {
 	require.Contains(t, strings.ReplaceAll(file, "MixtralForCausalLM", "mixtral-8x7b"), rest)
 }
 
+// TestModelFolder: a folder is read by its config.json, and a small model's counts are in millions.
+func TestModelFolder(t *testing.T) {
+	const folder = "../../examples/internal/bundled/judge-moe"
+	status, out, errs := weft(t, "plan", "--model", folder)
+	require.Equal(t, 0, status, errs)
+	require.Contains(t, out, "7.301e6 parameters, 2.14e6 active (1.75e6 without the input embedding), 13.9 MiB")
+	_, file, _ := weft(t, "plan", "--model", folder+"/config.json")
+	require.Equal(t, file, out)
+	_, out, _ = weft(t, "plan", "--model", folder, "--json")
+	require.Contains(t, out, `"per_expert"`)
+	require.NotContains(t, out, `"PerExpert"`)
+	_, _, errs = weft(t, "plan", "--model", t.TempDir())
+	require.Contains(t, errs, "config.json: no such file")
+}
+
 func TestErrors(t *testing.T) {
 	dense := filepath.Join(t.TempDir(), "config.json")
 	require.NoError(t, os.WriteFile(dense, []byte(`{"model_type":"llama","num_hidden_layers":32}`), 0o600))
@@ -141,6 +156,21 @@ func TestErrors(t *testing.T) {
 	status, out, _ = weft(t, "plan", "--list")
 	require.Equal(t, 0, status)
 	require.Contains(t, out, "gpt-oss-120b")
+}
+
+// TestHelp: weft alone says what it can do, in every spelling.
+func TestHelp(t *testing.T) {
+	_, want, _ := weft(t, "--help")
+	require.Contains(t, want, "doctor")
+	for _, args := range [][]string{{}, {"help"}} {
+		status, out, errs := weft(t, args...)
+		require.Equal(t, 0, status)
+		require.Equal(t, want, out)
+		require.Empty(t, errs)
+	}
+	status, out, _ := weft(t, "help", "launch")
+	require.Equal(t, 0, status)
+	require.Contains(t, out, "--nnodes")
 }
 
 // TestOneLayout: --tp, --dp and --ep name one layout; what is left out fills the GPUs.

@@ -35,6 +35,9 @@ type Config struct {
 	Env            []string // of the processes, to which ours are added; nil means this process's
 }
 
+// maxSize is the most processes of a job.
+const maxSize = 4096
+
 // size is the number of processes of the job.
 func (c *Config) size() int { return c.PerNode * c.Nodes }
 
@@ -51,11 +54,15 @@ func (c *Config) Validate() error {
 	}
 	switch {
 	case len(c.Command) == 0:
-		return errors.New("nothing to start: weft launch -n 2 -- program args")
-	case c.PerNode < 1 || c.Nodes < 1 || c.PerNode > 4096/c.Nodes:
-		return fmt.Errorf("%d processes on each of %d nodes", c.PerNode, c.Nodes)
+		return errors.New("nothing to start: give a program after --, as in weft launch -n 2 -- program args")
+	case c.PerNode < 1:
+		return fmt.Errorf("-n %d: at least 1 process on each node", c.PerNode)
+	case c.Nodes < 1:
+		return fmt.Errorf("--nnodes %d: at least 1 node", c.Nodes)
+	case c.PerNode > maxSize/c.Nodes:
+		return fmt.Errorf("-n %d on each of %d nodes: a job has at most %d processes", c.PerNode, c.Nodes, maxSize)
 	case c.Node < 0 || c.Node >= c.Nodes:
-		return fmt.Errorf("node %d of %d", c.Node, c.Nodes)
+		return fmt.Errorf("--node-rank %d: nodes are 0 to %d", c.Node, c.Nodes-1)
 	case c.Grace < 0:
 		return fmt.Errorf("a grace of %v", c.Grace)
 	case c.Nodes > 1 && (c.Store == "" || c.Token == ""):

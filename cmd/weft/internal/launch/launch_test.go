@@ -364,9 +364,9 @@ func TestCannotBegin(t *testing.T) {
 
 	for want, cfg := range map[string]Config{
 		"nothing to start":            {PerNode: 1},
-		"0 processes on each":         {Command: []string{"x"}},
-		" processes on each of":       {Command: []string{"x"}, PerNode: 1 << (strconv.IntSize / 2), Nodes: 1 << (strconv.IntSize / 2), Store: "a:1", Token: "x"},
-		"node 2 of 2":                 {Command: []string{"x"}, PerNode: 1, Nodes: 2, Node: 2},
+		"-n 0: at least 1":            {Command: []string{"x"}},
+		"at most 4096 processes":      {Command: []string{"x"}, PerNode: 1 << (strconv.IntSize / 2), Nodes: 1 << (strconv.IntSize / 2), Store: "a:1", Token: "x"},
+		"--node-rank 2: nodes are 0":  {Command: []string{"x"}, PerNode: 1, Nodes: 2, Node: 2},
 		"2 nodes need --rdzv":         {Command: []string{"x"}, PerNode: 1, Nodes: 2},
 		"the same WEFT_TOKEN":         {Command: []string{"x"}, PerNode: 1, Nodes: 2, Store: "a:1"},
 		"a grace of -1s":              {Command: []string{"x"}, PerNode: 1, Grace: -time.Second},
