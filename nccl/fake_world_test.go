@@ -314,12 +314,12 @@ func TestFakeDisagree(t *testing.T) {
 // What Open refuses.
 func TestOpenRefuses(t *testing.T) {
 	for text, cfg := range map[string]nccl.Config{
-		"ranks 0 to -1 of a world of 0": {},
-		"cpu:0 is no GPU":               {Devices: make([]comm.Device, 1)},
-		"cuda:0 has a rank already":     {Devices: append(gpus(1), gpus(1)...)},
-		"a Store must bring them":       {Devices: gpus(2), Size: 4},
-		"ranks 3 to 4 of a world of 4":  {Devices: gpus(2), First: 3, Size: 4},
-		"timeout -1ns":                  {Devices: gpus(1), Timeout: -1},
+		"no Devices: name one GPU":     {},
+		"cpu:0 is no GPU":              {Devices: make([]comm.Device, 1)},
+		"cuda:0 has a rank already":    {Devices: append(gpus(1), gpus(1)...)},
+		"a Store must bring them":      {Devices: gpus(2), Size: 4},
+		"ranks 3 to 4 of a world of 4": {Devices: gpus(2), First: 3, Size: 4},
+		"timeout -1ns":                 {Devices: gpus(1), Timeout: -1},
 	} {
 		_, err := nccl.Open(t.Context(), cfg)
 		require.ErrorIs(t, err, comm.Invalid)

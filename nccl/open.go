@@ -52,7 +52,10 @@ func (cfg *Config) complete() error {
 	if cfg.Size == 0 {
 		cfg.Size = n
 	}
-	if n == 0 || cfg.First < 0 || cfg.First+n > cfg.Size {
+	if n == 0 {
+		return errors.New("no Devices: name one GPU for each rank of this process")
+	}
+	if cfg.First < 0 || cfg.First+n > cfg.Size {
 		return fmt.Errorf("ranks %d to %d of a world of %d", cfg.First, cfg.First+n-1, cfg.Size)
 	}
 	for i, d := range cfg.Devices {

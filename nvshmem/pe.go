@@ -52,8 +52,13 @@ var used atomic.Bool
 // of ctx or Config.Timeout. Errors: Unavailable without the library or a GPU, and when NVSHMEM does not start; Timeout names the
 // ranks that did not come.
 func Open(ctx context.Context, cfg Config) (*PE, error) {
-	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size || cfg.Store == nil || cfg.HeapBytes < 0 || cfg.Timeout < 0 {
-		return nil, errorf(comm.Invalid, "rank %d of %d, store %v, heap of %d bytes, timeout %v", cfg.Rank, cfg.Size, cfg.Store != nil, cfg.HeapBytes, cfg.Timeout)
+	switch {
+	case cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size:
+		return nil, errorf(comm.Invalid, "rank %d of %d: Size must be at least 1, and Rank in [0, Size)", cfg.Rank, cfg.Size)
+	case cfg.Store == nil:
+		return nil, errorf(comm.Invalid, "no Store, in which the ranks find the unique id; use what rendezvous.Join returns")
+	case cfg.HeapBytes < 0 || cfg.Timeout < 0:
+		return nil, errorf(comm.Invalid, "a heap of %d bytes and a timeout of %v must not be negative; 0 takes the default", cfg.HeapBytes, cfg.Timeout)
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 60 * time.Second
