@@ -100,11 +100,15 @@ func fromEnv(env environment, log *slog.Logger) (Job, error) {
 		case won != nil:
 			log.Debug("a launcher's variables are incomplete and not used", "used", won.Family, "ignored", fam.name, "missing", missing, "error", err)
 		case err != nil:
-			return Job{}, comm.Errorf("environment", 0, comm.Invalid, "%s: %w", fam.name, err)
+			return Job{}, comm.Errorf("environment", fam.rank(env), comm.Invalid, "%s: %w", fam.name, err)
 		case missing != nil:
 			halves = append(halves, fam)
-			half = append(half, comm.Errorf("environment", 0, comm.Invalid, "%s is set, as %s does, but not %s; set all of them or none",
-				strings.Join(fam.present(env), ", "), fam.name, strings.Join(missing, ", ")))
+			set, is := fam.present(env), "is"
+			if len(set) > 1 {
+				is = "are"
+			}
+			half = append(half, comm.Errorf("environment", fam.rank(env), comm.Invalid, "%s %s set, as %s does, but not %s; set all of them or none",
+				strings.Join(set, ", "), is, fam.name, strings.Join(missing, ", ")))
 		default:
 			won = f
 		}
@@ -160,6 +164,15 @@ func (fam *family) find(env environment) (f *found, missing []string, err error)
 		return nil, nil, fmt.Errorf("process %d of %d, and %d of %d on its node, cannot be", f.Rank, f.Size, f.LocalRank, f.LocalSize)
 	}
 	return f, nil, nil
+}
+
+// rank is the number of this process as far as the family tells, for errors; else 0.
+func (fam *family) rank(env environment) int {
+	n, err := env.number(fam.numbers[0])
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // agrees reports whether the numbers that are set are those of f.

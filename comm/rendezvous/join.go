@@ -107,7 +107,7 @@ func (j Job) validate() error {
 	}
 	switch {
 	case j.Size < 1 || j.Size > maxRanks || j.Rank < 0 || j.Rank >= j.Size:
-		return err("process %d of %d", j.Rank, j.Size)
+		return err("process %d of %d: sizes are 1 to %d, processes 0 to size - 1; use FromEnv, which reads what a launcher says", j.Rank, j.Size, maxRanks)
 	case j.Size == 1 && j.Address == "" && !j.Served:
 		return nil
 	case j.Address == "":

@@ -218,7 +218,7 @@ func TestJobValidate(t *testing.T) {
 	for want, job := range map[string]Job{
 		"process 2 of 2":                {Rank: 2, Size: 2},
 		"process -1 of 2":               {Rank: -1, Size: 2},
-		"process 0 of 0":                {},
+		"use FromEnv":                   {},
 		"need the address of a store":   {Size: 2, Token: "t"},
 		"need a token":                  {Size: 2, Address: "a:1"},
 		`address "a" is not host:port`:  {Size: 2, Address: "a", Token: "t"},
