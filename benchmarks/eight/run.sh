@@ -9,7 +9,7 @@
 # GPUS is how many to use, by default all. Results are JSON lines and logs in OUT. NVLink multicast stays off throughout:
 # creating a multicast object can put shared hardware out of service.
 set -u
-export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 WEFT_NVLS=0 WEFT_REQUIRE_GPU=1
+export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 WEFT_REQUIRE_GPU=1
 out=$(mkdir -p "${1:?the folder for results}" && cd "$1" && pwd)
 part=${2:?topology, right, collectives or exchange}
 gpus=${3:-$(nvidia-smi -L | wc -l)}

@@ -35,7 +35,7 @@ out=${1:?the folder for results}
 what=${2:-all}
 mkdir -p "$out"
 # NVLink multicast may put shared hardware out of service.
-export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 WEFT_NVLS=0
+export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export WEFT_REQUIRE_GPU=1 WEFT_CACHE_DIR="$here/cache"
 WEFT_DRIVER_VERSION=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)
 export WEFT_DRIVER_VERSION

@@ -19,7 +19,7 @@ binary=$(readlink -f "$binary")
 tool=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 [ -x "$tool" ] || { echo "sanitize: no compute-sanitizer; it comes with the CUDA toolkit" >&2; exit 1; }
 # NVLink multicast may put shared hardware out of service.
-export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 WEFT_NVLS=0 WEFT_REQUIRE_GPU=1
+export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 WEFT_REQUIRE_GPU=1
 # The tool initialises the driver before weft can ask for these.
 export CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32
 mkdir -p "$out"

@@ -48,7 +48,6 @@ var layers = map[string]int{
 	"comm/nodes":       3,
 	"comm/p2p":         4,
 	"nccl":             4,
-	"nvls":             4,
 	"nvshmem":          4,
 	"agrs":             4,
 	"alltoall":         4,
