@@ -51,17 +51,19 @@ func openCPU(cfg Config) (*comm.World, error) {
 	if cfg.Devices != "" && cfg.Devices != "cpu" {
 		return nil, comm.Errorf("open", 0, comm.Invalid, `devices %q: the CPU is one device, "cpu"`, cfg.Devices)
 	}
-	switch cfg.Driver {
-	case "", "local":
+	if cfg.Driver == "" || cfg.Driver == "local" {
 		return local.Open(local.Config{Ranks: cfg.Ranks, Timeout: cfg.Timeout})
 	}
-	return nil, noDriver(cfg, "local")
+	return nil, noDriver(cfg)
 }
 
 func openGPU(ctx context.Context, cfg Config, list string) (*comm.World, error) {
 	devices, err := gpus(list)
 	if err == nil && cfg.Ranks != 0 && cfg.Ranks != len(devices) {
 		err = fmt.Errorf("they are for %d ranks, not %d", len(devices), cfg.Ranks)
+		if gpu := devices[0].Index; cfg.Ranks > 0 {
+			err = fmt.Errorf("%w; %d ranks on GPU %d are cuda:%dx%d", err, cfg.Ranks, gpu, gpu, cfg.Ranks)
+		}
 	}
 	if err != nil {
 		return nil, comm.Errorf("open", 0, comm.Invalid, "devices %q: %w", cfg.Devices, err)
@@ -74,7 +76,7 @@ func openGPU(ctx context.Context, cfg Config, list string) (*comm.World, error) 
 	case "nccl":
 		world, err = nccl.Open(ctx, nccl.Config{Devices: devices, Timeout: cfg.Timeout})
 	default:
-		return nil, noDriver(cfg, "p2p")
+		return nil, noDriver(cfg)
 	}
 	if err != nil || !isStaged {
 		return world, err
@@ -91,13 +93,15 @@ func stage(ctx context.Context, world *comm.World) (*comm.World, error) {
 	return host, nil
 }
 
-// noDriver says why the driver of that name cannot be had.
-func noDriver(cfg Config, use string) error {
+// noDriver says why the driver of that name does not run there.
+func noDriver(cfg Config) error {
 	switch cfg.Driver {
-	case "local", "p2p", "staged", "nccl", "nvls", "nvshmem":
-		return comm.Errorf("open", 0, comm.Unavailable, `driver %q: this build has %q only for devices %q`, cfg.Driver, use, cfg.Devices)
+	case "local":
+		return comm.Errorf("open", 0, comm.Invalid, `driver "local" runs on the CPU, not on devices %q: use "p2p" or "nccl", or devices "cpu"`, cfg.Devices)
+	case "p2p", "nccl", "staged", "staged:p2p", "staged:nccl":
+		return comm.Errorf("open", 0, comm.Invalid, `driver %q runs on GPUs: name them in devices, such as "cuda:0-7"`, cfg.Driver)
 	}
-	return comm.Errorf("open", 0, comm.Invalid, `driver %q: use %q`, cfg.Driver, use)
+	return comm.Errorf("open", 0, comm.Invalid, `driver %q: use "local" on the CPU; "p2p", "nccl", "staged" (or "staged:nccl") on GPUs`, cfg.Driver)
 }
 
 // gpus reads a list of GPUs, one for each rank: "0-7", "0,2,5", "0x8" (eight ranks on GPU 0), and lists of these.
@@ -117,7 +121,7 @@ func gpus(list string) ([]comm.Device, error) {
 			n, err3 = strconv.Atoi(times)
 		}
 		if errors.Join(err, err2, err3) != nil || lo < 0 || hi < lo || n < 1 || (hi-lo+1)*n > p2p.MaxRanks {
-			return nil, fmt.Errorf("%q is no GPU, range of GPUs or GPU x ranks, for up to %d ranks", item, p2p.MaxRanks)
+			return nil, fmt.Errorf(`%q is no GPU; use "cuda:0", "cuda:0-7", "cuda:0,2" or "cuda:0x8" (eight ranks on GPU 0), up to %d ranks`, item, p2p.MaxRanks)
 		}
 		for i := lo; i <= hi; i++ {
 			for range n {
