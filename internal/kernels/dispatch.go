@@ -152,7 +152,7 @@ type ExpandArgs struct {
 var stamps = envknob.Register("WEFT_KERNEL_STAMPS", "1: dispatch notes its phases in cycles behind its counters", "0", "1")
 
 // few chooses the kernel for few tokens.
-var few = envknob.Register("WEFT_DISPATCH_FEW", "1: dispatches of at most 32 rows take a kernel of their own", "0", "1")
+var few = envknob.Register("WEFT_DISPATCH_FEW", "0: dispatches of at most 32 rows take the general kernel too", "0", "1")
 
 // exchangeFiles are the parts of the second translation unit.
 var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "async.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "dispatch.cu", "few.cu", "combine.cu"}
@@ -272,7 +272,7 @@ const fewSent = 512
 // Dispatch launches on blocks blocks. Ranks may take different numbers.
 func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) error {
 	x := &a.Exchange.Experts
-	if v, _ := few.Get(); v == "1" && isFew(a) {
+	if v, _ := few.Get(); v != "0" && isFew(a) {
 		l := cuda.Linear(blocks, Threads)
 		a.Bulk = 0
 		return run(s, st, s.dispatchFew, &l, a)
