@@ -1,5 +1,7 @@
-// Command gemm compares the matrix kernel of internal/gemm with OpenBLAS on one thread. run.sh builds the other side and
-// calls it; see there.
+// Command gemm compares the matrix kernel of internal/gemm with OpenBLAS on one thread. Start it by its script, which builds
+// the other side and passes its arguments on:
+//
+//	bash benchmarks/gemm/run.sh --turns 9
 package main
 
 import (
@@ -57,8 +59,18 @@ func main() {
 	turns := flag.Int("turns", 5, "how often both kernels take turns")
 	out := flag.String("out", "", "file to append JSON lines to")
 	flags := flag.String("flags", "", "compiler and flags of the peer, recorded in the file")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "start it as: bash benchmarks/gemm/run.sh [--turns 9], which builds OpenBLAS's side and gives --openblas, --out and --flags")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	log.SetFlags(0)
+	if *peer == "" {
+		log.Fatal("gemm: no --openblas; start it as: bash benchmarks/gemm/run.sh")
+	}
+	if *turns < 1 {
+		log.Fatalf("gemm: --turns %d: at least 1", *turns)
+	}
 	runtime.GOMAXPROCS(1)
 	info := machine{
 		Time: time.Now().UTC().Format(time.RFC3339), CPU: cpuName(), Go: runtime.Version(), SIMD: simd.Describe(),
@@ -141,7 +153,7 @@ func measure(m, n, k, rounds int) float64 {
 func run(name string, args ...string) string {
 	out, err := exec.Command(name, args...).Output()
 	if err != nil {
-		log.Fatalf("gemm: run %s: %v; build it with run.sh", name, err)
+		log.Fatalf("gemm: run %s: %v; start it as: bash benchmarks/gemm/run.sh", name, err)
 	}
 	return strings.TrimSpace(string(out))
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares internal/gemm with OpenBLAS on one thread: prints GFLOP/s of both and their ratio, and appends JSON lines to
-# benchmarks/results/gemm.jsonl. Needs Go, a C compiler and OpenBLAS's header:
+# benchmarks/results/gemm.jsonl: bash benchmarks/gemm/run.sh. Needs Go, a C compiler and OpenBLAS's header:
 #
 #     apt-get install gcc libopenblas-dev
 #

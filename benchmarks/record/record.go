@@ -144,11 +144,14 @@ func Read(in io.Reader) (Run, error) {
 		}
 		line := lines.Bytes()
 		if err := json.Unmarshal(line, &kind); err != nil {
+			if n == 1 {
+				return run, fmt.Errorf("not a results file of -J: line 1: %w", err)
+			}
 			return run, fmt.Errorf("line %d: %w", n, err)
 		}
 		switch {
 		case n == 1 && kind.Record != "header":
-			return run, fmt.Errorf("line 1 is %q, not a header: this is no file of weft's benchmarks", kind.Record)
+			return run, errors.New("not a results file of -J: line 1 is no header")
 		case kind.Record == "header":
 			if n > 1 {
 				return run, fmt.Errorf("line %d is a second header; give files one by one", n)

@@ -59,8 +59,8 @@ func TestNoFile(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                            "empty",
-		`{"record":"row"}`:            "not a header",
-		"{":                           "line 1",
+		`{"record":"row"}`:            "not a results file of -J: line 1 is no header",
+		"# weft":                      "not a results file of -J: line 1: invalid character '#'",
 		"{\"record\":\"header\"}\n{}": "neither header nor row",
 		strings.Repeat("{\"record\":\"header\"}\n", 2):                 "second header",
 		"{\"record\":\"header\"}\n{\"record\":\"row\",\"size\":\"x\"}": "line 2",

@@ -115,10 +115,11 @@ func TestRefuses(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.jsonl")
 	require.NoError(t, os.WriteFile(empty, []byte("{\"record\":\"header\"}\n"), 0o644))
 	for want, args := range map[string][]string{
-		"no measurements":   {empty},
-		"no such file":      {"none.jsonl"},
-		"--format gif":      {"--format", "gif", empty},
-		"expected \"<file>": {},
+		"no measurements":          {empty},
+		"no such file":             {"none.jsonl"},
+		"--format gif":             {"--format", "gif", empty},
+		"not a results file of -J": {"main.go"},
+		"expected \"<file>":        {},
 	} {
 		require.ErrorContains(t, run(append(args, "-o", t.TempDir()), io.Discard, io.Discard), want)
 	}
