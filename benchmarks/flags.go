@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weftgo/weft"
 	"github.com/weftgo/weft/benchmarks/exchange"
 	"github.com/weftgo/weft/benchmarks/suite"
 	"github.com/weftgo/weft/comm"
@@ -144,6 +145,11 @@ func (f *flags) check() error {
 }
 
 func (f *flags) checkMoE() error {
+	for _, name := range f.Backend {
+		if _, err := weft.ExchangerStrategy(name); err != nil {
+			return fmt.Errorf("--backend: %w", err)
+		}
+	}
 	for _, n := range f.Tokens {
 		if n < 0 {
 			return fmt.Errorf("--tokens %d must not be negative", n)

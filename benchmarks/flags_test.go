@@ -98,6 +98,7 @@ func TestRefused(t *testing.T) {
 		"--hidden 0":            "--hidden 0",
 		"--zipf 99":             "--zipf 99",
 		"--zipf 1 --skew 0.5":   "give one of them",
+		"--backend agrs,foo":    `--backend: unknown exchanger "foo"`,
 		"-b 8Q":                 `size "8Q" is not a number of bytes`,
 		"--nonsense":            "unknown flag",
 		"--driver local extra1": "unexpected argument",
@@ -128,7 +129,7 @@ func TestRefused(t *testing.T) {
 		require.ErrorContains(t, err, want, args)
 	}
 	err := run(context.Background(), []string{"--driver", "nccl", "-e", "8"}, io.Discard, io.Discard)
-	require.ErrorIs(t, err, comm.Unavailable)
+	require.ErrorIs(t, err, comm.Invalid)
 	require.ErrorContains(t, err, `"nccl"`)
 }
 
