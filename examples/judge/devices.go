@@ -1,12 +1,29 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/examples/internal/deploy"
 )
+
+// tryDevices finds out whether all layouts can have --devices before the first of them runs.
+func (x *experiment) tryDevices(ctx context.Context) error {
+	tried := map[int]bool{}
+	for _, l := range x.layouts {
+		if l.devices == "" || tried[l.Size()] {
+			continue
+		}
+		tried[l.Size()] = true
+		if err := deploy.TryDevices(ctx, deploy.Config{Layout: l.Layout, Timeout: x.Timeout, Devices: l.devices}); err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+	}
+	return nil
+}
 
 // addGPU notes what the collectives ran on: the first GPU, and the CUDA version that its driver speaks.
 func addGPU(versions map[string]string) {

@@ -49,8 +49,9 @@ func TestExperimentOnDevices(t *testing.T) {
 
 // Without a GPU, or with as many as do not fit a layout, the flag is refused before anything is loaded.
 func TestDevicesRefused(t *testing.T) {
-	_, _, err := judge(t, "", "--layouts", "tp2", "--requests", "1", "--devices", "cuda:0x3")
+	_, progress, err := judge(t, "", "--layouts", "tp2", "--requests", "1", "--devices", "cuda:0x3")
 	require.ErrorIs(t, err, comm.Invalid)
+	require.Empty(t, progress, "tp2 did not run on the CPU first")
 	require.ErrorContains(t, err, "they are for 3 ranks, not 2")
 	_, _, err = judge(t, "", "complete", "--layout", "tp2", "--devices", "cuda:0x2")
 	if !errors.Is(err, comm.Unavailable) {

@@ -65,7 +65,7 @@ type answer struct {
 }
 
 func (r *runCommand) Run(ctx context.Context, s streams) error {
-	x, err := r.prepare(s)
+	x, err := r.prepare(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (r *runCommand) Run(ctx context.Context, s streams) error {
 	return verdict(rows)
 }
 
-func (r *runCommand) prepare(s streams) (*experiment, error) {
+func (r *runCommand) prepare(ctx context.Context, s streams) (*experiment, error) {
 	x := &experiment{runCommand: *r, streams: s}
 	profile, err := workload.ByName(r.Profile)
 	if err != nil {
@@ -129,6 +129,9 @@ func (r *runCommand) prepare(s streams) (*experiment, error) {
 	}
 	if len(x.layouts) == 0 {
 		return nil, errors.New("--layouts is empty")
+	}
+	if err := x.tryDevices(ctx); err != nil {
+		return nil, err
 	}
 	if x.folder, err = openModel(r.Model); err != nil {
 		return nil, err

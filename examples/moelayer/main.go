@@ -45,6 +45,12 @@ func run(out io.Writer, ranks, tokens int, devices string) error {
 	if ranks < 1 || tokens < 0 {
 		return comm.Errorf("open", 0, comm.Invalid, "-ranks %d and -tokens %d: use at least 1 rank and 0 tokens", ranks, tokens)
 	}
+	onGPUs := weft.Config{Ranks: ranks, Devices: devices, Driver: "staged"}
+	if devices != "" { // rather than after two layouts
+		if err := try(context.Background(), onGPUs); err != nil {
+			return err
+		}
+	}
 	model, x := newModel(), normal(rand.New(rand.NewPCG(1, 1)), tokens*layer.Hidden, 1)
 	layouts := []struct {
 		parallel  moe.Parallel
@@ -83,8 +89,7 @@ func run(out io.Writer, ranks, tokens int, devices string) error {
 		if devices == "" || l.parallel.Size() < ranks {
 			continue // one rank has nobody to exchange with
 		}
-		where := weft.Config{Ranks: ranks, Devices: devices, Driver: "staged"}
-		onGPU, err := forward(context.Background(), out, where, cfg, model, l.exchanger, x)
+		onGPU, err := forward(context.Background(), out, onGPUs, cfg, model, l.exchanger, x)
 		if err != nil {
 			return err
 		}
@@ -94,6 +99,15 @@ func run(out io.Writer, ranks, tokens int, devices string) error {
 		fmt.Fprintf(out, "  with collectives on %s: all %d elements have the bits of the CPU; router, experts and an exchanger's sums ran on the host\n", devices, len(onGPU))
 	}
 	return nil
+}
+
+// try opens a world and closes it, to see whether it can be had.
+func try(ctx context.Context, where weft.Config) error {
+	world, err := weft.Open(ctx, where)
+	if err != nil {
+		return err
+	}
+	return world.Close(ctx)
 }
 
 // differs returns the first element whose bits differ, or -1.

@@ -28,6 +28,15 @@ func TestRun(t *testing.T) {
 	require.ErrorIs(t, run(new(bytes.Buffer), 0, 1, ""), comm.Invalid)
 }
 
+// Devices that cannot be had are refused before any layout runs.
+func TestWrongDevices(t *testing.T) {
+	for _, devices := range []string{"cuda:x", "gpu", "cuda:0x8"} {
+		var out bytes.Buffer
+		require.ErrorIs(t, run(&out, 2, 5, devices), comm.Invalid, devices)
+		require.Empty(t, out.String(), devices)
+	}
+}
+
 // Every layout of eight ranks with its collectives on one GPU, and the bits of the CPU.
 func TestRunOnDevices(t *testing.T) {
 	gputest.Device(t)

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/weftgo/weft"
 	"github.com/weftgo/weft/comm"
@@ -29,7 +30,7 @@ import (
 )
 
 func main() {
-	devices := flag.String("devices", "cuda:0x4", "GPUs, one for each rank")
+	devices := flag.String("devices", "cuda:0x4", "GPUs, one for each rank, such as cuda:0-7, or cuda:0x4 for four ranks on GPU 0; the CPU will not do")
 	flag.Parse()
 	if err := run(os.Stdout, *devices); err != nil {
 		fmt.Fprintln(os.Stderr, "pointers:", err)
@@ -46,6 +47,9 @@ type tensor struct {
 // run lets every rank's owner make a tensor, adds them up, and looks at what the owners then have.
 func run(out io.Writer, devices string) error {
 	ctx := context.Background()
+	if !strings.HasPrefix(devices, "cuda:") {
+		return comm.Errorf("open", 0, comm.Invalid, "-devices %q: this example needs GPUs, such as cuda:0x4", devices)
+	}
 	world, err := weft.Open(ctx, weft.Config{Devices: devices})
 	if err != nil {
 		return err

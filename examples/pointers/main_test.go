@@ -26,4 +26,9 @@ func TestRun(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	require.ErrorIs(t, run(new(bytes.Buffer), "cuda:x"), comm.Invalid)
+	for _, devices := range []string{"cpu", ""} {
+		err := run(new(bytes.Buffer), devices)
+		require.ErrorIs(t, err, comm.Invalid)
+		require.ErrorContains(t, err, "this example needs GPUs")
+	}
 }

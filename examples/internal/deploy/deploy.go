@@ -83,6 +83,24 @@ type Deployment struct {
 	meters []*meter
 }
 
+// openWorld opens the ranks of the layout, with their collectives where Devices says.
+func openWorld(ctx context.Context, cfg Config) (*comm.World, error) {
+	where := weft.Config{Ranks: cfg.Layout.Size(), Timeout: cfg.Timeout, Devices: cfg.Devices}
+	if cfg.Devices != "" && cfg.Devices != "cpu" {
+		where.Driver = "staged" // the model computes on the host
+	}
+	return weft.Open(ctx, where)
+}
+
+// TryDevices says whether the ranks of the layout can have Devices: it opens them, and closes them again.
+func TryDevices(ctx context.Context, cfg Config) error {
+	world, err := openWorld(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return world.Close(ctx)
+}
+
 // Open checks that the layout can hold the model, opens a world, loads every rank's part and starts the engine. The folder
 // must stay open until Close.
 func Open(ctx context.Context, folder *checkpoint.Folder, cfg Config) (*Deployment, error) {
@@ -99,11 +117,7 @@ func Open(ctx context.Context, folder *checkpoint.Folder, cfg Config) (*Deployme
 	if err := parts.Check(folder.Config, l.Size()); err != nil {
 		return nil, fmt.Errorf("%s in layout %v: %w", folder.Name(), l, err)
 	}
-	where := weft.Config{Ranks: l.Size(), Timeout: cfg.Timeout, Devices: cfg.Devices}
-	if cfg.Devices != "" && cfg.Devices != "cpu" {
-		where.Driver = "staged" // the model computes on the host
-	}
-	world, err := weft.Open(ctx, where)
+	world, err := openWorld(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
