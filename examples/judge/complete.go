@@ -33,6 +33,8 @@ type prompt struct {
 	MaxTokens *int    `json:"max_tokens"` // 16 if absent; 0 scores the prompt (with echo)
 	Logprobs  int     `json:"logprobs"`   // alternatives for each token, 0 to 20
 	Echo      bool    `json:"echo"`
+
+	line int // of the input
 }
 
 // completion is a line of the output. All log-probabilities are natural logarithms; -9999 stands for minus infinity.
@@ -78,17 +80,29 @@ func (c *completeCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	defer folder.Close()
-	longest := 1
+	longest, most := 1, folder.Config.MaxPositionEmbeddings
 	for _, p := range prompts {
-		longest = max(longest, len(p.IDs)+min(*p.MaxTokens, folder.Config.MaxPositionEmbeddings)) // any int may stand in a file
+		if *p.MaxTokens > most-len(p.IDs) { // the sum might overflow: any int may stand in a file
+			return fmt.Errorf("line %d: a prompt of %d tokens and max_tokens %d are more than the model's %d positions; %s",
+				p.line, len(p.IDs), *p.MaxTokens, most, advice(most-len(p.IDs)))
+		}
+		longest = max(longest, len(p.IDs)+*p.MaxTokens)
 	}
 	d, err := deploy.Open(ctx, folder, deploy.Config{Layout: l, Timeout: c.Timeout, Devices: c.Devices, MaxBatchedTokens: c.MaxBatchedTokens,
-		MaxModelLen: min(longest, folder.Config.MaxPositionEmbeddings)})
+		MaxModelLen: longest})
 	if err != nil {
 		return err
 	}
 	err = c.complete(ctx, d, prompts, s.out)
 	return errors.Join(err, d.Close(ctx))
+}
+
+// advice says what fits where a prompt leaves room for so many tokens.
+func advice(room int) string {
+	if room < 0 {
+		return "shorten the prompt"
+	}
+	return fmt.Sprintf("max_tokens can be %d at most", room)
 }
 
 // read reads all prompts; errors name the line.
@@ -125,6 +139,7 @@ func (c *completeCommand) read(in io.Reader) ([]prompt, error) {
 		if p.MaxTokens == nil {
 			p.MaxTokens = new(16)
 		}
+		p.line = n
 		prompts = append(prompts, p)
 	}
 	if err := lines.Err(); err != nil {

@@ -182,8 +182,10 @@ func TestCompleteBadInput(t *testing.T) {
 		_, _, err := judge(t, `{"ids":[1]}`, "complete", "--max-num-batched-tokens="+tokens)
 		require.ErrorContains(t, err, "max batched tokens "+tokens)
 	}
-	_, _, err := judge(t, `{"ids":[1],"max_tokens":9223372036854775807}`, "complete", "--model", oddModel)
-	require.NoError(t, err, "as many as the model takes")
-	_, _, err = judge(t, `{"ids":[1]}`, "complete", "--model", oddModel, "--layout", "tp7")
+	for _, tokens := range []string{"8192", "100000", "9223372036854775807"} { // not fewer tokens in silence
+		_, _, err := judge(t, "\n"+`{"ids":[1],"max_tokens":`+tokens+`}`, "complete")
+		require.EqualError(t, err, "line 2: a prompt of 1 tokens and max_tokens "+tokens+" are more than the model's 8192 positions; max_tokens can be 8191 at most")
+	}
+	_, _, err := judge(t, `{"ids":[1]}`, "complete", "--model", oddModel, "--layout", "tp7")
 	require.ErrorContains(t, err, "7", "odd-a has 6 heads")
 }
