@@ -32,7 +32,7 @@ type Config struct {
 }
 
 // Open opens a world. Its caller runs ranks with World.Run and closes it. Errors are Invalid for numbers and names that make
-// no sense and Unavailable for devices that this build has no driver for.
+// no sense, alone or together, and Unavailable where this machine or build lacks what the devices need.
 func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &comm.Error{Op: "open", Peer: comm.NoPeer, Code: comm.Aborted, Err: context.Cause(ctx)}

@@ -182,7 +182,7 @@ func (p *printer) advice(r *plan.Report) {
 		p.f("No layout fits (%s)\n", strings.Join(r.Verdict.Why, ", "))
 	}
 	if len(r.Flags) > 0 {
-		p.f("\nNumbers of the article that do not hold\n")
+		p.f("\nNumbers of the article (\"Serving MoE Models: A Deep Dive into Parallelism Strategies\") that do not hold\n")
 		rows := [][]string{{"", "the article", "here"}}
 		for _, f := range r.Flags {
 			rows = append(rows, []string{f.ID, f.Article, f.Here})
