@@ -106,7 +106,7 @@ func TestFusedExperts(t *testing.T) {
 	f, err = OpenFS(folder(t, tiny(), fused), "fused")
 	require.NoError(t, err)
 	require.EqualError(t, f.Validate(), `layer 1: expert 0 of 2: checkpoint: fused: `+
-		`tensor "model.layers.1.mlp.experts.gate_up_proj" has shape [2 2 8], want [2 4 4]`)
+		`tensor "model.layers.1.mlp.experts.gate_up_proj" has shape [2 2 8], want [2 4 4] by config.json`)
 }
 
 func TestValidateNamesTheFault(t *testing.T) {

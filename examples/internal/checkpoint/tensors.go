@@ -56,7 +56,7 @@ func (f *Folder) tensor(name string, shape []int) (safetensors.Tensor, error) {
 		return t, err
 	}
 	if !slices.Equal(t.Shape, shape) {
-		return t, fmt.Errorf("%s: tensor %q has shape %v, want %v", f.name, name, t.Shape, shape)
+		return t, fmt.Errorf("%s: tensor %q has shape %v, want %v by config.json", f.name, name, t.Shape, shape)
 	}
 	switch t.DType {
 	case safetensors.F32, safetensors.BF16, safetensors.F16:
@@ -99,7 +99,7 @@ func (f *Folder) fusedExpert(name string) (t safetensors.Tensor, ok bool, err er
 		return t, false, err
 	}
 	if !slices.Equal(t.Shape, want) {
-		return t, false, fmt.Errorf("%s: tensor %q has shape %v, want %v", f.name, whole, t.Shape, want)
+		return t, false, fmt.Errorf("%s: tensor %q has shape %v, want %v by config.json", f.name, whole, t.Shape, want)
 	}
 	t = t.Index(expert)
 	if part != "down_proj.weight" {

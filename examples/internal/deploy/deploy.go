@@ -102,7 +102,7 @@ func TryDevices(ctx context.Context, cfg Config) error {
 }
 
 // Open checks that the layout can hold the model, opens a world, loads every rank's part and starts the engine. The folder
-// must stay open until Close.
+// must stay open until Close. Weights that are missing, cut off or not those that config.json tells are Invalid.
 func Open(ctx context.Context, folder *checkpoint.Folder, cfg Config) (*Deployment, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -116,6 +116,9 @@ func Open(ctx context.Context, folder *checkpoint.Folder, cfg Config) (*Deployme
 	}
 	if err := parts.Check(folder.Config, l.Size()); err != nil {
 		return nil, fmt.Errorf("%s in layout %v: %w", folder.Name(), l, err)
+	}
+	if err := folder.Validate(); err != nil { // or a rank meets it, as an error of its own making
+		return nil, comm.Errorf("load", 0, comm.Invalid, "%w", err)
 	}
 	world, err := openWorld(ctx, cfg)
 	if err != nil {

@@ -41,15 +41,15 @@ func Parse(data []byte, name string) (*File, error) {
 
 func parse(data []byte, name string) (*File, error) {
 	if len(data) < prefixBytes {
-		return nil, fmt.Errorf("%d bytes, shorter than the %d-byte header length", len(data), prefixBytes)
+		return nil, fmt.Errorf("%d bytes, shorter than the %d-byte header length%s", len(data), prefixBytes, cutOff)
 	}
 	n := binary.LittleEndian.Uint64(data)
 	if n > MaxHeaderBytes {
 		return nil, fmt.Errorf("header length %d bytes > limit %d; the file has %d bytes", n, MaxHeaderBytes, len(data))
 	}
 	if n > uint64(len(data)-prefixBytes) {
-		return nil, fmt.Errorf("header length %d bytes, but the file has only %d after its first %d: truncated",
-			n, len(data)-prefixBytes, prefixBytes)
+		return nil, fmt.Errorf("header length %d bytes, but the file has only %d after its first %d%s",
+			n, len(data)-prefixBytes, prefixBytes, cutOff)
 	}
 	h, err := parseHeader(data[prefixBytes : prefixBytes+int(n)])
 	if err != nil {

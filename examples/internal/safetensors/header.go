@@ -219,6 +219,9 @@ func (r headerReader) numbers(what string) ([]uint64, error) {
 	return out, r.delim(what, ']')
 }
 
+// cutOff ends the error of a file that is shorter than it says.
+const cutOff = ": the file is cut off; copy it again"
+
 // checkLayout sorts the entries by their bytes and checks that they tile exactly the size bytes after the header.
 func checkLayout(entries []entry, size uint64) error {
 	slices.SortStableFunc(entries, func(a, b entry) int {
@@ -227,7 +230,11 @@ func checkLayout(entries []entry, size uint64) error {
 	at, last := uint64(0), ""
 	for _, e := range entries {
 		if e.begin > e.end || e.end > size {
-			return fmt.Errorf("tensor %q: bytes [%d, %d) are not within the %d bytes after the header", e.name, e.begin, e.end, size)
+			hint := ""
+			if e.begin <= e.end {
+				hint = cutOff
+			}
+			return fmt.Errorf("tensor %q: bytes [%d, %d) are not within the %d bytes after the header%s", e.name, e.begin, e.end, size, hint)
 		}
 		want, ok := shapeBytes(e.shape, e.dtype)
 		if !ok {

@@ -69,13 +69,19 @@ func TestRefused(t *testing.T) {
 		require.NotNil(t, err, members)
 		require.Equal(t, 400, err.Status, members)
 		require.Contains(t, err.Message, text, members)
+		require.NotEmpty(t, err.Param, members)
+		require.Contains(t, members, `"`+err.Param+`"`, "the field to blame")
 	}
 	for body, text := range map[string]string{"": "empty", "[]": "object", "null": "null", `{"prompt":"x"} {}`: "more than one", `{"prompt":`: "JSON"} {
 		_, err := ParseCompletion([]byte(body), limits)
 		require.NotNil(t, err, body)
 		require.Contains(t, err.Message, text, body)
 	}
-	_, err := ParseCompletion([]byte(`{"prompt":"x","model":"other"}`), limits)
+	_, err := ParseCompletion([]byte(`{"prompt":"x","suffix":"y"}`), limits)
+	require.Equal(t, "suffix is not supported by this server; leave it out", err.Message)
+	_, err = ParseCompletion([]byte(`{"prompt":"x","use_beam_search":true,"suffix":"y"}`), limits)
+	require.Equal(t, "suffix, use_beam_search are not supported by this server; leave them out", err.Message)
+	_, err = ParseCompletion([]byte(`{"prompt":"x","model":"other"}`), limits)
 	require.Equal(t, 404, err.Status)
 	require.Equal(t, "NotFoundError", err.Body().Error.Type)
 }

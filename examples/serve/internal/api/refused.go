@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // neutral are the values with which a field that the server lacks asks for nothing. null always does.
@@ -50,6 +51,10 @@ func (f *fields) refuse() {
 	}
 	if len(lacking) > 0 {
 		slices.Sort(lacking)
-		f.fail(lacking[0], "%q is not supported by this server; leave it out", lacking)
+		advice := "is not supported by this server; leave it out"
+		if len(lacking) > 1 {
+			advice = "are not supported by this server; leave them out"
+		}
+		f.fail(lacking[0], "%s %s", strings.Join(lacking, ", "), advice)
 	}
 }

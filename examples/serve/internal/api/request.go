@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/weftgo/weft/examples/internal/sampling"
 )
@@ -155,7 +156,8 @@ func (c *Completion) checked(f *fields, l Limits) (*Completion, *Error) {
 		}
 	}
 	if err := c.Sampling.Validate(l.VocabSize); err != nil {
-		return nil, BadRequest("", "%v", err)
+		field, _, _ := strings.Cut(err.Error(), " ") // with which each of these errors begins
+		return nil, BadRequest(field, "%v", err)
 	}
 	return c, nil
 }

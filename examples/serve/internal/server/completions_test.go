@@ -1,7 +1,9 @@
 package server
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -285,6 +287,12 @@ func TestRefused(t *testing.T) {
 	text := r.refused(path, 400, object{"prompt": make([]int, 1020), "max_tokens": 16})
 	for _, number := range []string{"1024", "1020", "16", "1036"} {
 		require.Contains(t, text, number)
+	}
+	for field, body := range map[string]object{"prompt": {"prompt": make([]int, 1020), "max_tokens": 16}, "max_tokens": {"prompt": "x", "max_tokens": 1024}} {
+		resp := r.post(path, body)
+		raw, err := io.ReadAll(resp.Body)
+		require.NoError(t, errors.Join(err, resp.Body.Close()))
+		require.Contains(t, string(raw), `"param":"`+field+`"`)
 	}
 	require.Contains(t, r.refused(path, 400, object{"prompt": make([]int, 1030), "max_tokens": 0, "echo": true}), "1030")
 	require.Contains(t, r.refused(path, 404, object{"prompt": "x", "model": "gpt"}), "gpt")

@@ -50,7 +50,11 @@ func (s *Server) promptIDs(c *api.Completion) ([][]int32, *api.Error) {
 			ids = ids[len(ids)-keep:]
 		}
 		if len(ids) > limit || len(ids)+room > limit {
-			return nil, api.BadRequest("prompt", "this model's maximum context length is %d tokens, but prompt %d has %d tokens and %d more are asked for: %d in all; shorten the prompt or lower max_tokens",
+			blame := "prompt"
+			if room > len(ids) { // the larger of the two
+				blame = "max_tokens"
+			}
+			return nil, api.BadRequest(blame, "this model's maximum context length is %d tokens, but prompt %d has %d tokens and %d more are asked for: %d in all; shorten the prompt or lower max_tokens",
 				limit, i, len(ids), room, len(ids)+room)
 		}
 		all[i] = ids
