@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -171,6 +172,17 @@ func TestMemory(t *testing.T) {
 	require.ErrorContains(t, err, "nothing fits")
 	_, err = try(flags{DP: 1, MaxBatchedTokens: 64}, 0)
 	require.NoError(t, err, "no limit is known")
+}
+
+// The refusal that docs/serving.md shows is what its command gives.
+func TestDocumentedRefusal(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/serving.md")
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(doc), "$ go run ./examples/serve ")
+	require.True(t, ok)
+	command, rest, _ := strings.Cut(rest, "\n")
+	answer, _, _ := strings.Cut(rest, "\n")
+	require.EqualError(t, run(t.Context(), strings.Fields(command), io.Discard, io.Discard), strings.TrimPrefix(answer, "serve: "))
 }
 
 // Every name that weft.NewExchanger takes is one of --all2all-backend and means the same there; auto is its rule.
