@@ -179,12 +179,8 @@ type ExchangeSet struct {
 	dispatch, dispatchFew, combine, combineExperts, indexCount, indexPlace, quantise, partials, addBias, expand *cuda.Function
 }
 
-// LoadExchange compiles the kernels for the device, or takes them from the cache, and loads them.
-func LoadExchange(dev *cuda.Device) (*ExchangeSet, error) {
-	image, err := nvrtc.Cubin(ExchangeProgram(dev.Info().Arch()))
-	if err != nil {
-		return nil, err
-	}
+// LoadExchange loads the kernels of image, which is ExchangeProgram compiled for the device.
+func LoadExchange(dev *cuda.Device, image []byte) (*ExchangeSet, error) {
 	m, err := dev.LoadModule(image)
 	if err != nil {
 		return nil, err

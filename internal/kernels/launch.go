@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"unsafe"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/dtype"
@@ -27,8 +29,12 @@ type Set struct {
 // Load compiles the kernels for the device, or takes them from the cache, and loads all of them, so that none is loaded while
 // ranks wait for each other. The caller calls Close.
 func Load(dev *cuda.Device) (*Set, error) {
-	image, err := nvrtc.Cubin(Program(dev.Info().Arch()))
-	if err != nil {
+	arch := dev.Info().Arch()
+	var image, exchange []byte
+	var both errgroup.Group // a first use compiles for some 20 seconds, on a core each
+	both.Go(func() (err error) { image, err = nvrtc.Cubin(Program(arch)); return err })
+	both.Go(func() (err error) { exchange, err = nvrtc.Cubin(ExchangeProgram(arch)); return err })
+	if err := both.Wait(); err != nil {
 		return nil, err
 	}
 	m, err := dev.LoadModule(image)
@@ -45,7 +51,7 @@ func Load(dev *cuda.Device) (*Set, error) {
 	if err := s.allowBulk(dev); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	if s.exchange, err = LoadExchange(dev); err != nil {
+	if s.exchange, err = LoadExchange(dev, exchange); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return s, nil
