@@ -39,7 +39,8 @@ func (e *Engine) watch(ended <-chan error) {
 }
 
 // stuck names the ranks that have taken longer than StepTimeout for one step: those that are not in a collective, if it is known,
-// because the others only wait for them.
+// because the others only wait for them. Ranks that wait may have begun a little earlier than the one they wait for: it gets as long
+// again before they are named.
 func (e *Engine) stuck(now time.Time) error {
 	type lateRank struct {
 		rank    int
@@ -48,16 +49,25 @@ func (e *Engine) stuck(now time.Time) error {
 		waiting bool // in a collective
 	}
 	var late []lateRank
-	computes := false
+	computes, soon := false, false
+	longest := time.Duration(0)
 	for rank := range e.work { // each is looked at once: it may move on meanwhile
 		since := e.work[rank].since.Load()
 		took := time.Duration(now.UnixNano() - since)
-		if since == 0 || took < e.cfg.StepTimeout {
+		if since == 0 {
 			continue
 		}
+		if took < e.cfg.StepTimeout {
+			soon = soon || !e.inCollective(rank)
+			continue
+		}
+		longest = max(longest, took)
 		l := lateRank{rank, took, activity(e.work[rank].what.Load()), e.inCollective(rank)}
 		late = append(late, l)
 		computes = computes || !l.waiting
+	}
+	if !computes && soon && longest < 2*e.cfg.StepTimeout {
+		return nil
 	}
 	peer := comm.NoPeer
 	var texts []string
