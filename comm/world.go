@@ -79,8 +79,9 @@ func (w *World) Abort(cause error) {
 
 // Run calls fn once for each local rank in its own goroutine and waits for all of them. The first error, panic (with its
 // stack) or Goexit (t.FailNow) aborts the world and cancels the ctx that fn got, and the others get Aborted that wraps it.
-// Run returns that error, or, if it blames a rank that has an error of its own, what that rank says. When ctx ends, the world is aborted with its cause. A goroutine that never returns
-// cannot be ended; World.Done tells others at once that the world is dead. One Run goes on at a time: a second one is Invalid.
+// Run returns that error, or, if it blames a rank that has an error of its own, what that rank says. When ctx ends, the world
+// is aborted with its cause. A goroutine that never returns cannot be ended; World.Done tells others at once that the world is
+// dead. One Run goes on at a time: a second one is Invalid.
 func (w *World) Run(ctx context.Context, fn func(ctx context.Context, c *Comm) error) error {
 	if err := w.Err(); err != nil {
 		return AbortedError("run", 0, fmt.Errorf("the world is dead: %w", err))

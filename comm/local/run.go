@@ -158,7 +158,8 @@ func (m *meeting) lead(turn, pos int, call *call, j *job) {
 	}
 }
 
-// share does the part of the rank at whose in the name of that at pos. A panic, which would leave the others waiting, becomes a fault of the call on all ranks.
+// share does the part of the rank at whose in the name of that at pos. A panic, which would leave the others
+// waiting, becomes a fault of the call on all ranks.
 func (m *meeting) share(turn, pos, whose int, p *plan, state uint32, j *job) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/weftgo/weft/dtype"
 )
 
-// TestLarge compares calls that are cut into chunks, and calls below that size, with the CPU driver's bytes: any alignment, narrow rows, gaps, skew, several tensors, in place. Whatever a result does not cover keeps its poison.
+// TestLarge compares calls that are cut into chunks, and calls below that size, with the CPU driver's bytes: any
+// alignment, narrow rows, gaps, skew, several tensors, in place. Whatever a result does not cover keeps its poison.
 func TestLarge(t *testing.T) {
 	device(t)
 	sizes := []int{1, 2, 3, 7, 8}

@@ -70,8 +70,9 @@ func (cfg *Config) complete() error {
 	return cfg.completeSpan()
 }
 
-// Open makes a world of ranks in this process, and those of other processes that open the same world. It compiles and loads the kernels, or takes them from the cache. Errors are
-// Unavailable without a driver, a compiler, a device or peer access, and Invalid for ranks that do not fit a shared GPU.
+// Open makes a world of ranks in this process, and those of other processes that open the same world. It compiles and loads the
+// kernels, or takes them from the cache. Errors are Unavailable without a driver, a compiler, a device or peer access, and
+// Invalid for ranks that do not fit a shared GPU.
 func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, &comm.Error{Op: "open p2p", Peer: comm.NoPeer, Code: comm.Invalid, Err: err}

@@ -84,8 +84,8 @@ func byColor(wishes []wish) map[int][]int {
 }
 
 // Close makes this rank leave the group: ranks that wait for it, now or later, get Invalid, naming it. It waits for its own
-// work on its own stream, not for other ranks; the caller has waited for the streams that it gave. Memory goes back to the devices when the last rank of the world has closed: until then peers
-// may still write to it.
+// work on its own stream, not for other ranks; the caller has waited for the streams that it gave. Memory goes back to the
+// devices when the last rank of the world has closed: until then peers may still write to it.
 func (c *conn) Close(ctx context.Context) error {
 	if c.closed.Swap(true) {
 		return nil

@@ -18,7 +18,8 @@ import (
 )
 
 // World checks a world that spans processes, from each of them: cases of package commtest, sums whose bits depend on the order
-// against comm/local's, messages round a ring, a Region that every rank writes into, and groups of a Split. The number of ranks is even. It returns one line of measurements.
+// against comm/local's, messages round a ring, a Region that every rank writes into, and groups of a Split.
+// The number of ranks is even. It returns one line of measurements.
 func World(t *testing.T, w *comm.World, cases int) string {
 	size := w.Size()
 	var ran int
