@@ -191,7 +191,7 @@ func sameExperts(near, dev *ep.Received) error {
 		}
 	}
 	if !slices.Equal(a, b) {
-		return fmt.Errorf("Experts on the device yields %v, on its copy %v", b, a)
+		return fmt.Errorf("the experts on the device yield %v, on its copy %v", b, a)
 	}
 	return nil
 }
