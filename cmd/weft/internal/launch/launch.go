@@ -68,6 +68,9 @@ func (c *Config) Validate() error {
 	case c.Nodes > 1 && (c.Store == "" || c.Token == ""):
 		return fmt.Errorf("%d nodes need --rdzv host:port, which node 0 serves, and the same WEFT_TOKEN in the environment of all launchers", c.Nodes)
 	}
+	if _, port, err := net.SplitHostPort(c.Store); err == nil && port == "0" && c.Nodes > 1 {
+		return fmt.Errorf("--rdzv %s: the launchers of %d nodes cannot know which port 0 becomes; name one", c.Store, c.Nodes)
+	}
 	return nil
 }
 
@@ -183,6 +186,8 @@ func enter(ctx context.Context, cfg *Config) (*hub, error) {
 	}
 	if cfg.Store == "" {
 		cfg.Store = l.Addr().String()
+	} else if host, port, err := net.SplitHostPort(cfg.Store); err == nil && port == "0" { // the ranks need the port that it became
+		cfg.Store = net.JoinHostPort(host, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
 	s, err := rendezvous.Serve(l, rendezvous.ServerConfig{Token: cfg.Token, Size: cfg.size(), Agents: cfg.Nodes - 1, Log: log})
 	if err != nil {

@@ -206,6 +206,14 @@ func TestStore(t *testing.T) {
 	require.NotContains(t, errs.String(), "weft launch")
 }
 
+// Ranks get the port that port 0 became.
+func TestStoreAnyPort(t *testing.T) {
+	cfg, out, errs := config(3, "store")
+	cfg.Store = "127.0.0.1:0"
+	require.Zero(t, run(t, cfg), errs)
+	require.Equal(t, 3, strings.Count(out.String(), "all here"))
+}
+
 // The exit code is that of the rank that went first, and the survivors hear of it from the store and end by themselves.
 func TestRankDies(t *testing.T) {
 	for _, tt := range []struct {
@@ -353,7 +361,9 @@ func TestCannotBegin(t *testing.T) {
 	_, err = Run(t.Context(), cfg, nil)
 	require.ErrorContains(t, err, "no store at 127.0.0.1:1")
 
-	cfg.Node, cfg.Store = 0, "127.0.0.1:0"
+	port, err := freePort("127.0.0.1")
+	require.NoError(t, err)
+	cfg.Node, cfg.Store = 0, fmt.Sprint("127.0.0.1:", port)
 	_, err = Run(t.Context(), cfg, nil)
 	require.ErrorContains(t, err, "waited for the launchers of nodes [1]")
 	signals := make(chan os.Signal, 1)
@@ -369,6 +379,7 @@ func TestCannotBegin(t *testing.T) {
 		"--node-rank 2: nodes are 0":  {Command: []string{"x"}, PerNode: 1, Nodes: 2, Node: 2},
 		"2 nodes need --rdzv":         {Command: []string{"x"}, PerNode: 1, Nodes: 2},
 		"the same WEFT_TOKEN":         {Command: []string{"x"}, PerNode: 1, Nodes: 2, Store: "a:1"},
+		"which port 0 becomes":        {Command: []string{"x"}, PerNode: 1, Nodes: 2, Store: "a:0", Token: "x"},
 		"a grace of -1s":              {Command: []string{"x"}, PerNode: 1, Grace: -time.Second},
 		`--rdzv "x" is not host:port`: {Command: []string{"x"}, PerNode: 1, Store: "x"},
 	} {
