@@ -84,6 +84,7 @@ func fetch(ctx context.Context, name, token string, n int) ([]int, error) {
 	for _, m := range messages {
 		got, err := syscall.ParseUnixRights(&m)
 		if err != nil {
+			closeFDs(fds)
 			return nil, err
 		}
 		fds = append(fds, got...)
