@@ -18,14 +18,15 @@ import (
 // nothing is stored. No rank may be at work. It takes about a second. Worlds of several processes keep the default:
 // Unavailable.
 func Tune(ctx context.Context, w *comm.World) error {
-	for _, c := range w.Local() {
-		in, ok := c.Conn().(*conn)
-		if !ok || len(w.Local()) != w.Size() {
-			return comm.Errorf("tune", c.WorldRank(), comm.Unavailable, "only worlds of package p2p in one process can be tuned")
-		}
-		return in.g.w.measure(ctx, w)
+	local := w.Local()
+	if len(local) == 0 {
+		return nil
 	}
-	return nil
+	in, ok := local[0].Conn().(*conn)
+	if !ok || len(local) != w.Size() {
+		return comm.Errorf("tune", local[0].WorldRank(), comm.Unavailable, "only worlds of package p2p in one process can be tuned")
+	}
+	return in.g.w.measure(ctx, w)
 }
 
 // useTable makes the stored table w's, or measures one, as WEFT_TUNE says.
@@ -117,7 +118,7 @@ func (m *meter) rank(ctx context.Context, c *comm.Comm) (err error) {
 		for bytes := int64(tuneFirst); bytes <= tuneLast; bytes *= tuneStep {
 			for _, try := range candidates(k, bytes, m.blocks) {
 				if c.Rank() == 0 {
-					m.trial.Choices[k], m.worst = []choice{try}, 0
+					m.begin(k, try)
 				}
 				if err := m.turn.pass(ctx); err != nil {
 					return err
@@ -126,19 +127,40 @@ func (m *meter) rank(ctx context.Context, c *comm.Comm) (err error) {
 				if err != nil {
 					return err
 				}
-				m.mu.Lock()
-				m.worst = max(m.worst, us)
-				m.mu.Unlock()
+				m.took(us)
 				if err := m.turn.pass(ctx); err != nil {
 					return err
 				}
-				if try.TimeUs = m.worst; c.Rank() == 0 {
+				if c.Rank() == 0 { // the others may be slow to leave the turn, and rank 0 goes on
+					try.TimeUs = m.slowest()
 					m.keep(k, try)
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// begin makes try the launch that all ranks use; rank 0 calls it before the others may start.
+func (m *meter) begin(k comm.OpKind, try choice) {
+	m.trial.Choices[k] = []choice{try}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.worst = 0
+}
+
+// took notes a rank's time of the trial.
+func (m *meter) took(us float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.worst = max(m.worst, us)
+}
+
+// slowest returns the trial's time, once all ranks have noted theirs.
+func (m *meter) slowest() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.worst
 }
 
 // keep notes a trial when it is the best of its size.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/commtest"
@@ -57,6 +58,40 @@ func TestTableFile(t *testing.T) {
 	require.False(t, fresh().load(), "no blocks")
 	require.NoError(t, os.WriteFile(x.path(), []byte("{"), 0o600))
 	require.False(t, fresh().load(), "no JSON")
+}
+
+// TestMeter lets ranks keep the books of many trials in step: each trial has the slowest rank's time, also when a rank is slow
+// to leave it. The race detector looks for reads that are not guarded.
+func TestMeter(t *testing.T) {
+	const ranks, trials = 4, 200
+	m := &meter{trial: &tuning{Choices: map[comm.OpKind][]choice{}}, turn: &turn{n: ranks, open: make(chan struct{})}}
+	var got []float64
+	var g errgroup.Group
+	for rank := range ranks {
+		g.Go(func() error {
+			for i := range trials {
+				if rank == 0 {
+					m.begin(comm.AllReduce, choice{Blocks: i})
+				}
+				if err := m.turn.pass(t.Context()); err != nil {
+					return err
+				}
+				m.took(float64(trials - i + (rank+i)%ranks))
+				if err := m.turn.pass(t.Context()); err != nil {
+					return err
+				}
+				if rank == 0 {
+					got = append(got, m.slowest())
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	for i, us := range got {
+		require.EqualValues(t, trials-i+ranks-1, us)
+	}
+	require.Len(t, got, trials)
 }
 
 // TestTune measures, stores, loads in another world, and compares results under every kind of choice with the CPU driver's.
