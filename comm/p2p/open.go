@@ -37,6 +37,9 @@ type Config struct {
 	FirstRank, Size int
 	// Store is where the processes of a world meet. It is needed only then.
 	Store rendezvous.Store
+	// Name separates worlds that share a Store; "" means "p2p". The processes of a world give the same name and open worlds of
+	// one name in the same order; after an Open that failed they go on with another name.
+	Name string
 	// Memory is where the ranks of a world that spans processes get their memory. nil means ipc.Memory{}: CUDA IPC.
 	Memory symm.Memory
 	// Workspace is the bytes that each rank takes from its device at once, for comm.Alloc and the driver's own tables. 0

@@ -71,6 +71,9 @@ func (cfg *Config) completeSpan() error {
 	if cfg.spanning() && cfg.Store == nil {
 		return fmt.Errorf("%d of %d ranks are here; a world in several processes needs a Store", len(cfg.Devices), cfg.Size)
 	}
+	if cfg.Name == "" {
+		cfg.Name = "p2p"
+	}
 	if cfg.Memory == nil {
 		cfg.Memory = ipc.Memory{}
 	}
@@ -80,7 +83,7 @@ func (cfg *Config) completeSpan() error {
 // greet lets all ranks agree on what the world is, and begins to watch for its death.
 func (w *world) greet(ctx context.Context) error {
 	cfg := w.cfg
-	s := &span{job: symm.Job{Name: "p2p", Store: cfg.Store, First: cfg.FirstRank, Size: cfg.Size, Devices: cfg.Devices}}
+	s := &span{job: symm.Job{Name: cfg.Name, Store: cfg.Store, First: cfg.FirstRank, Size: cfg.Size, Devices: cfg.Devices}}
 	mine := make([][]byte, len(cfg.Devices))
 	h := hello{First: cfg.FirstRank, Num: len(cfg.Devices), Size: cfg.Size, Workspace: cfg.Workspace, Timeout: int64(cfg.Timeout),
 		Kernels: sourceHash(), Nonce: rand.Text(), PID: os.Getpid(), Process: -1}
@@ -107,7 +110,7 @@ func (w *world) greet(ctx context.Context) error {
 	if err := fitting(s.hellos, cfg.FirstRank); err != nil {
 		return err
 	}
-	s.job.Name = "p2p/" + s.hellos[0].Nonce
+	s.job.Name = cfg.Name + "/" + s.hellos[0].Nonce
 	w.span = s
 	w.watch()
 	return nil

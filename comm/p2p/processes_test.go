@@ -183,6 +183,28 @@ func TestSpanDisagrees(t *testing.T) {
 	}
 }
 
+// TestSpanAgain opens a world that process 1 misses, and then, under another name, one for which it comes.
+func TestSpanAgain(t *testing.T) {
+	store, r := proctest.Run(t, proctest.Config{Processes: 2, Env: fakes(t)})
+	if r != nil {
+		return
+	}
+	cfg := spanConfig(store, 1)
+	if cfg.FirstRank == 0 {
+		late := cfg
+		late.Timeout = 200 * time.Millisecond
+		_, err := Open(t.Context(), late)
+		require.ErrorIs(t, err, comm.Timeout)
+		require.NoError(t, store.Set(t.Context(), "missed", nil))
+	}
+	_, err := store.Get(t.Context(), "missed")
+	require.NoError(t, err)
+	cfg.Name = "again"
+	w, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	require.NoError(t, w.Close(t.Context()))
+}
+
 // TestSpanAbort aborts the world in one process; TestSpanKilled ends one. The others hear of it, and close at once.
 func TestSpanAbort(t *testing.T) {
 	ends(t, 0, func(w *comm.World) { w.Abort(comm.Errorf("the test", 1, comm.Invalid, "enough")) }, "enough (in another process)")
