@@ -47,14 +47,17 @@ func (p *PE) Heap(ctx context.Context, job symm.Job, bytes int) (*symm.Heap, err
 		own = 0
 	}
 	all, exchangeErr := job.Gather(ctx, "nvshmem/own", [][]byte{binary.LittleEndian.AppendUint64(nil, uint64(own))})
-	if err = errors.Join(err, exchangeErr); err != nil {
-		return nil, err
+	if exchangeErr != nil { // who is still there is not known, and the library would wait for all: the block stays
+		return nil, errors.Join(err, exchangeErr)
 	}
 	for rank, b := range all {
 		h.Own = append(h.Own, uintptr(binary.LittleEndian.Uint64(b)))
-		if h.Own[rank] == 0 {
-			return nil, errorf(comm.Remote, "rank %d does not reach all memory", rank)
+		if h.Own[rank] == 0 && err == nil {
+			err = errorf(comm.Remote, "rank %d does not reach all memory", rank)
 		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Free(ctx, addr)) // all ranks have seen the zero
 	}
 	h.Close = func(ctx context.Context) error {
 		if ctx.Err() != nil {

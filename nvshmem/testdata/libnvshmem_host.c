@@ -16,6 +16,7 @@ typedef struct { int version; uid_args uid; char pad[96]; } init_args;
 typedef struct { int version; void *mpi; init_args args; } init_attr;
 
 static int status, pe = -1, pes, blocks;
+static size_t used; // of 1 GiB
 static struct { uintptr_t base; size_t n; } mine[64];
 static uintptr_t seen[64][16]; // where this process sees a block of each PE
 static volatile int *meeting;  // counts arrivals
@@ -73,14 +74,20 @@ int nvshmem_my_pe(void) { return pe; }
 int nvshmem_n_pes(void) { return pes; }
 
 uintptr_t nvshmem_malloc(size_t n) {
-	if (n > (size_t)1 << 30)
+	if (used + n > (size_t)1 << 30)
 		return 0;
+	used += n;
 	mine[blocks].base = (uintptr_t)map_file("block", blocks, pe, n);
 	mine[blocks].n = n;
 	meet();
 	return mine[blocks++].base;
 }
-void nvshmem_free(uintptr_t addr) { (void)addr; meet(); }
+void nvshmem_free(uintptr_t addr) {
+	for (int i = 0; i < blocks; i++)
+		if (mine[i].base == addr)
+			used -= mine[i].n;
+	meet();
+}
 uintptr_t nvshmem_ptr(uintptr_t addr, int rank) {
 	for (int i = 0; i < blocks; i++) {
 		if (addr < mine[i].base || addr >= mine[i].base + mine[i].n)
