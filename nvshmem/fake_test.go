@@ -16,6 +16,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/rendezvous"
+	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/internal/proctest"
 	"github.com/weftgo/weft/nvshmem"
 	"github.com/weftgo/weft/symm"
@@ -148,6 +149,29 @@ func TestFakeOperations(t *testing.T) {
 	require.NoError(t, pe.Free(ctx, a))
 	require.NoError(t, pe.Close(ctx))
 	require.ErrorIs(t, pe.BarrierAll(ctx), comm.Invalid)
+	require.NoError(t, pe.Close(ctx), "does nothing")
+}
+
+// TestFakeCloseAlone closes a PE whose peer does not; a second time does not wait again.
+func TestFakeCloseAlone(t *testing.T) {
+	store := fake(t, 2, nil)
+	if store == nil {
+		return
+	}
+	pe, err := nvshmem.Open(t.Context(), config(store))
+	require.NoError(t, err)
+	if pe.Rank() == 1 {
+		_, err := store.Get(t.Context(), "over")
+		require.NoError(t, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, pe.Close(ctx), comm.Timeout)
+	start := time.Now()
+	require.NoError(t, pe.Close(t.Context()))
+	require.Less(t, time.Since(start), 3*time.Second, "less than Config.Timeout")
+	require.NoError(t, store.Set(t.Context(), "over", nil))
 }
 
 // TestFakeLimited makes every call that would end the process where PEs share a GPU: the stand-in ends it too.
@@ -213,10 +237,16 @@ func TestFakeAbsent(t *testing.T) {
 			}
 			cfg := config(store)
 			cfg.Timeout = 300 * time.Millisecond
+			dev, err := cuda.Open(0)
+			require.NoError(t, err)
 			start := time.Now()
-			_, err := nvshmem.Open(ctx, cfg)
+			_, err = nvshmem.Open(ctx, cfg)
 			require.ErrorIs(t, err, comm.Timeout)
 			require.Less(t, time.Since(start), 3*time.Second)
+			require.NoError(t, dev.Close())
+			again, againErr := cuda.Open(0)
+			require.NoError(t, againErr)
+			require.Equal(t, early, dev != again, "the device stays open while a thread is in the library")
 			if early {
 				require.ErrorContains(t, err, "1")
 			} else {
@@ -264,7 +294,7 @@ func TestFakeHeap(t *testing.T) {
 	require.NoError(t, pe.Close(ctx))
 }
 
-// TestFakeFar is a heap whose memory is out of reach.
+// TestFakeFar is a heap whose memory is out of reach, three times: what failed has given its memory back.
 func TestFakeFar(t *testing.T) {
 	store := fake(t, 2, []string{"FAKE_NVSHMEM_FAR=1"})
 	if store == nil {
@@ -272,8 +302,10 @@ func TestFakeFar(t *testing.T) {
 	}
 	pe, err := nvshmem.Open(t.Context(), config(store))
 	require.NoError(t, err)
-	_, err = pe.Heap(t.Context(), symm.Job{Name: "test", Store: store, First: pe.Rank(), Size: 2, Devices: []comm.Device{{Kind: comm.CUDA}}}, 64)
-	require.ErrorIs(t, err, comm.Unavailable)
-	require.ErrorContains(t, err, "do not reach the memory of rank")
+	for range 3 {
+		_, err = pe.Heap(t.Context(), symm.Job{Name: "test", Store: store, First: pe.Rank(), Size: 2, Devices: []comm.Device{{Kind: comm.CUDA}}}, 400<<20)
+		require.ErrorIs(t, err, comm.Unavailable)
+		require.ErrorContains(t, err, "do not reach the memory of rank")
+	}
 	require.NoError(t, pe.Close(t.Context()))
 }

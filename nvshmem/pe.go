@@ -43,6 +43,7 @@ type PE struct {
 	turn    chan struct{} // holds one token while no call is in the library
 	broken  atomic.Pointer[Error]
 	closed  bool // guarded by turn
+	closing atomic.Bool
 }
 
 // used says that NVSHMEM was initialised in this process: a second time is not safe in every version.
@@ -50,7 +51,7 @@ var used atomic.Bool
 
 // Open initialises NVSHMEM, once in a process; it is collective over the job's ranks, which must all come before the deadline
 // of ctx or Config.Timeout. Errors: Unavailable without the library or a GPU, and when NVSHMEM does not start; Timeout names the
-// ranks that did not come.
+// ranks that did not come. When the wait ends inside the library, the device stays open until the process ends.
 func Open(ctx context.Context, cfg Config) (*PE, error) {
 	switch {
 	case cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size:
@@ -79,6 +80,9 @@ func Open(ctx context.Context, cfg Config) (*PE, error) {
 	p := &PE{cfg: cfg, dev: dev, turn: make(chan struct{}, 1)}
 	p.turn <- struct{}{}
 	if err := p.start(ctx); err != nil {
+		if p.broken.Load() != nil {
+			return nil, err // a thread is in the library with the device's context, which must stay
+		}
 		return nil, errors.Join(err, dev.Close())
 	}
 	return p, nil
@@ -211,9 +215,13 @@ func (p *PE) Version() Version { return loaded.version }
 func (p *PE) Limited() bool { return p.limited }
 
 // Close finalises NVSHMEM. It is collective. With a finished ctx, or when a call did not return, it waits for nobody and leaves
-// the library as it is: memory then goes back with the process.
+// the library as it is: memory then goes back with the process. So it does, and the device stays open for the library, when the
+// other PEs do not come. A later call does nothing.
 func (p *PE) Close(ctx context.Context) error {
 	if ctx.Err() != nil || p.broken.Load() != nil {
+		return nil
+	}
+	if p.closing.Swap(true) {
 		return nil
 	}
 	ctx, cancel := p.bounded(ctx)
