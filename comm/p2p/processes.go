@@ -275,7 +275,7 @@ func (w *world) part(ctx context.Context) error {
 		limit, cancel := w.bounded(ctx)
 		_, err = s.job.Gather(limit, "close", make([][]byte, len(w.cfg.Devices)))
 		if err == nil {
-			err = s.heap.Close(limit)
+			err = errors.Join(w.forgetRetired(limit), s.heap.Close(limit))
 			s.heap = nil
 		}
 		cancel()

@@ -32,7 +32,7 @@ func (c *conn) AllocSymmetric(ctx context.Context, bytes int) (symm.Mapping, err
 // symmetric is one allocation of all members.
 type symmetric struct {
 	g    *group
-	key  string       // counts, in the store, the members that have released it
+	key  string       // counts, in the store, the members that have released it, then those that have seen that all did
 	base []uintptr    // as each member sees its own
 	num  atomic.Int32 // members of this process that have not released it
 }
@@ -112,12 +112,43 @@ func (s *symmetric) release(ctx context.Context) error {
 		return w.died(err)
 	}
 	if sum == int64(len(s.g.members)) {
-		return s.free()
+		return errors.Join(s.free(), s.seen(ctx))
 	}
 	w.span.mu.Lock()
 	defer w.span.mu.Unlock()
 	w.span.retired = append(w.span.retired, s)
 	return nil
+}
+
+// seen counts this process's members once more, now that all have released; who completes the second count forgets the key,
+// which nobody reads any more.
+func (s *symmetric) seen(ctx context.Context) error {
+	sum, err := s.g.w.cfg.Store.Add(ctx, s.key, int64(s.g.local))
+	if err == nil && sum == 2*int64(len(s.g.members)) {
+		err = s.g.w.forget(ctx, s.key)
+	}
+	return s.g.w.died(err)
+}
+
+// forget removes a key from a store that can.
+func (w *world) forget(ctx context.Context, key string) error {
+	if store, ok := w.cfg.Store.(interface {
+		Forget(ctx context.Context, key string) error
+	}); ok {
+		return store.Forget(ctx, key)
+	}
+	return nil
+}
+
+// forgetRetired removes the counts of what was released here; all processes have closed.
+func (w *world) forgetRetired(ctx context.Context) (err error) {
+	w.span.mu.Lock()
+	defer w.span.mu.Unlock()
+	for _, s := range w.span.retired {
+		err = errors.Join(err, w.forget(ctx, s.key))
+	}
+	w.span.retired = nil
+	return err
 }
 
 // reclaim takes back what was released here first and has been released everywhere since.
@@ -132,7 +163,9 @@ func (w *world) reclaim(ctx context.Context) {
 		sum, err := w.cfg.Store.Add(ctx, s.key, 0)
 		if err != nil || sum < int64(len(s.g.members)) || s.free() != nil {
 			kept = append(kept, s)
+			continue
 		}
+		_ = s.seen(ctx) // without it a key stays; a dead world is found by what comes next
 	}
 	w.span.retired = kept
 }
