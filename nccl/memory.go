@@ -70,18 +70,34 @@ func (c *Communicator) RegisterWindow(ctx context.Context, addr uintptr, bytes, 
 	w := &Window{c: c, slot: slotNew()}
 	a := [5]uint64{c.handle(), uint64(addr), uint64(bytes), uint64(w.slot), uint64(flags)}
 	err := c.call(callWindowRegister, "CommWindowRegister", a[:])
-	if err == nil {
+	accepted := err == nil
+	if accepted {
 		err = c.Ready(ctx)
 	}
 	if err != nil {
-		slotFree(w.slot)
+		if !accepted || ctx.Err() == nil && !c.gone.Load() { // else the library may still write there: a few bytes stay
+			slotFree(w.slot)
+		}
 		return nil, err
 	}
 	return w, nil
 }
 
-// Handle returns the ncclWindow_t.
-func (w *Window) Handle() uintptr { return slotLoad(w.slot) }
+// Handle returns the ncclWindow_t, 0 after Close.
+func (w *Window) Handle() uintptr {
+	if w.slot == 0 {
+		return 0
+	}
+	return slotLoad(w.slot)
+}
+
+// closed is the error of a window that Close has ended: the library would follow its null handle.
+func (w *Window) closed(name string) error {
+	if w.slot == 0 {
+		return &Error{Call: name + " of a closed window", Result: InvalidArgument}
+	}
+	return nil
+}
 
 // Close is collective and undoes RegisterWindow.
 func (w *Window) Close(ctx context.Context) error {
@@ -102,12 +118,18 @@ func (w *Window) Close(ctx context.Context) error {
 
 // Addr returns the address that was registered here.
 func (w *Window) Addr() (uintptr, error) {
+	if err := w.closed("WinGetUserPtr"); err != nil {
+		return 0, err
+	}
 	a := [3]uint64{w.c.handle(), uint64(w.Handle())}
 	err := w.c.call(callWinGetUserPtr, "WinGetUserPtr", a[:])
 	return uintptr(a[2]), err
 }
 
 func (w *Window) pointer(call int, name string, offset, rank int) (uintptr, error) {
+	if err := w.closed(name); err != nil {
+		return 0, err
+	}
 	a := [4]uint64{uint64(w.Handle()), uint64(offset), uint64(rank)}
 	err := w.c.call(call, name, a[:])
 	return uintptr(a[3]), err
@@ -125,6 +147,9 @@ func (w *Window) LSAPointer(offset, rank int) (uintptr, error) {
 
 // MultimemPointer returns the multicast address of that team. weft itself makes no use of it.
 func (w *Window) MultimemPointer(offset int) (uintptr, error) {
+	if err := w.closed("GetLsaMultimemDevicePointer"); err != nil {
+		return 0, err
+	}
 	a := [3]uint64{uint64(w.Handle()), uint64(offset)}
 	err := w.c.call(callLsaMultimemPointer, "GetLsaMultimemDevicePointer", a[:])
 	return uintptr(a[2]), err

@@ -10,6 +10,9 @@ import (
 
 // PutSignal enqueues a write of count elements at src into a peer's window, then a signal that the peer's WaitSignal counts.
 func (c *Communicator) PutSignal(ctx context.Context, s *cuda.Stream, src uintptr, count int, t Type, peer int, w *Window, offset, signal int) error {
+	if err := w.closed("PutSignal"); err != nil {
+		return err
+	}
 	a := [11]uint64{uint64(src), uint64(count), uint64(t), uint64(peer), uint64(w.Handle()), uint64(offset), uint64(signal), 0, 0,
 		c.handle(), uint64(s.Handle())}
 	if err := c.call(callPutSignal, fmt.Sprintf("PutSignal to %d", peer), a[:]); err != nil {
