@@ -24,6 +24,7 @@ type Communicator struct {
 
 	mu   sync.Mutex // of the calls, so that Abort does not pull the handle away under one
 	gone atomic.Bool
+	late []*Communicator // derived, but ctx ended before the handle came; guarded by mu
 }
 
 func newCommunicator(dev *cuda.Device, blocking bool) *Communicator {

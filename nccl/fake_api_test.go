@@ -86,6 +86,14 @@ func TestFakeAPI(t *testing.T) {
 	require.Equal(t, "signal 6 to 0 ctx 0 flags 0 from 1", said(c.Signal(t.Context(), s, 0, 6)))
 	require.Equal(t, "wait 2: last 3 of 1 signal 4 ctx 5", said(c.WaitSignal(t.Context(), s, nccl.Expected{}, nccl.Expected{NumOps: 3, Peer: 1, Signal: 4, Context: 5})))
 	require.Equal(t, "window closed 1", said(w.Close(t.Context())))
+	require.NoError(t, w.Close(t.Context()), "does nothing")
+	require.Zero(t, w.Handle())
+	for _, get := range []func() (uintptr, error){w.Addr, func() (uintptr, error) { return w.PeerPointer(5, 3) }, func() (uintptr, error) { return w.MultimemPointer(5) }} {
+		_, err := get()
+		require.ErrorIs(t, err, nccl.InvalidArgument)
+		require.ErrorContains(t, err, "of a closed window")
+	}
+	require.ErrorIs(t, c.PutSignal(t.Context(), s, addr, 3, nccl.Float32, 0, w, 64, 9), nccl.InvalidArgument)
 	require.NoError(t, nccl.MemFree(c.CUDADevice(), addr))
 	micros, err := c.Simulate(s, make([]nccl.Call, 0)...)
 	require.NoError(t, err)
@@ -230,6 +238,26 @@ func TestFakeDerived(t *testing.T) {
 	require.Equal(t, [2]int{1, 2}, rank(all[1]))
 	require.Equal(t, [2]int{0, 2}, rank(all[0]))
 	require.NoError(t, list[0].Revoke(t.Context()))
+}
+
+// A rank gives a Split up, and the others come after it: the library still has a place for its handle, and the communicator that
+// came late goes with its parent.
+func TestFakeLateSplit(t *testing.T) {
+	if !withFake(t, nil) {
+		return
+	}
+	list, _ := pair(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := list[0].Split(ctx, 0, 0, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	child, err := list[1].Split(t.Context(), 0, 0, nil)
+	require.NoError(t, err)
+	require.NoError(t, list[0].Abort())
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, child.Finalize(ctx), "which waits until all others have finalized or left")
+	require.NoError(t, child.Destroy())
 }
 
 // A context ends the wait for ranks that do not come, and an abort one for data.

@@ -11,7 +11,7 @@ import (
 )
 
 // derive makes a communicator from c with a row that writes a handle to the new one's slot, and waits for it. The new one
-// is nil when the library gave none.
+// is nil when the library gave none. When ctx ends first, the library may still write the handle: the slot stays.
 func (c *Communicator) derive(ctx context.Context, call int, name string, o *Options, words func(slot uintptr, cfg []uint64) []uint64) (*Communicator, error) {
 	if err := needs(call); err != nil {
 		return nil, err
@@ -24,11 +24,18 @@ func (c *Communicator) derive(ctx context.Context, call int, name string, o *Opt
 		copy(cfg, l.words())
 	}
 	err := c.call(call, name, words(n.slot, cfg))
-	if err == nil {
+	accepted := err == nil
+	if accepted {
 		err = c.Ready(ctx)
 	}
 	if err == nil && n.Handle() != 0 {
 		err = n.Ready(ctx)
+	}
+	if err != nil && accepted && (ctx.Err() != nil || c.gone.Load()) && n.Handle() == 0 {
+		c.mu.Lock()
+		c.late = append(c.late, n)
+		c.mu.Unlock()
+		return nil, err
 	}
 	if err != nil {
 		return nil, errors.Join(err, n.Abort())
@@ -176,6 +183,12 @@ func (c *Communicator) end(call int, name string) error {
 	if c.gone.Load() {
 		return nil
 	}
+	for _, n := range c.late {
+		if n.Handle() != 0 { // else its slot, a few bytes, is never freed
+			_ = n.Abort()
+		}
+	}
+	c.late = nil
 	if h := c.Handle(); h != 0 {
 		a := [1]uint64{uint64(h)}
 		err = check(callC(c.dev.Context(), call, a[:], &msg), name, &msg)
