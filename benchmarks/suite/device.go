@@ -1,10 +1,8 @@
 package suite
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
@@ -69,32 +67,4 @@ func (d *device) close() error {
 		return nil
 	}
 	return errors.Join(d.dropGraph(), d.stream.Close(), d.gpu.Close())
-}
-
-// meeting lets the goroutines of all ranks wait for each other on the host. Making and freeing a graph may wait for kernels,
-// so no rank may start one that waits for peers before all have made theirs.
-type meeting struct {
-	mu      sync.Mutex
-	arrived int
-	ranks   int
-	open    chan struct{}
-}
-
-func newMeeting(ranks int) *meeting { return &meeting{ranks: ranks, open: make(chan struct{})} }
-
-// wait returns when all ranks have called it, or with the cause when ctx ends before.
-func (m *meeting) wait(ctx context.Context) error {
-	m.mu.Lock()
-	open := m.open
-	if m.arrived++; m.arrived == m.ranks {
-		m.arrived, m.open = 0, make(chan struct{})
-		close(open)
-	}
-	m.mu.Unlock()
-	select {
-	case <-open:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

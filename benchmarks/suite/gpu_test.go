@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -37,28 +36,4 @@ func TestOnGPU(t *testing.T) {
 		}
 		require.NoError(t, b.Close())
 	}
-}
-
-// The meeting lets nobody through before all have come, again and again.
-func TestMeeting(t *testing.T) {
-	const ranks, rounds = 5, 50
-	m := newMeeting(ranks)
-	var counts [ranks]int
-	w := open(t, ranks)
-	require.NoError(t, w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
-		for i := range rounds {
-			counts[c.Rank()] = i
-			if err := m.wait(ctx); err != nil {
-				return err
-			}
-			require.Equal(t, slices.Repeat([]int{i}, ranks), counts[:])
-			if err := m.wait(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(comm.Aborted)
-	require.ErrorIs(t, m.wait(ctx), comm.Aborted)
 }

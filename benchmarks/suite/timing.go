@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/turnstile"
 )
 
 // Average says how the times of the ranks become one.
@@ -108,12 +109,12 @@ type stopwatch struct {
 	calm   atomic.Bool  // set by rank 0 when Settle has passed
 	totals []float64
 	each   [][]float64 // [rank][iteration] microseconds
-	all    *meeting
+	all    *turnstile.Turnstile
 }
 
 func newStopwatch(ranks int, t Timing) *stopwatch {
 	t.Agg = max(1, t.Agg)
-	return &stopwatch{Timing: t, totals: make([]float64, ranks), each: make([][]float64, ranks), all: newMeeting(ranks)}
+	return &stopwatch{Timing: t, totals: make([]float64, ranks), each: make([][]float64, ranks), all: turnstile.New(ranks)}
 }
 
 // time is one rank's part: warm up, agree on the number of iterations, run them.
@@ -175,7 +176,7 @@ func (w *stopwatch) timeGraph(ctx context.Context, c *comm.Comm, d *device, n in
 	if err := d.capture(func() error { return w.loop(c, s, n, op) }); err != nil {
 		return err
 	}
-	if err := w.all.wait(ctx); err != nil {
+	if err := w.all.Wait(ctx); err != nil {
 		return err
 	}
 	if err := w.finished(ctx, c, d, d.exec.Launch(d.stream)); err != nil { // the first one is slower
@@ -194,7 +195,7 @@ func (w *stopwatch) timeGraph(ctx context.Context, c *comm.Comm, d *device, n in
 		return err
 	}
 	w.totals[c.Rank()] = micros(time.Since(start)) / float64(n*w.Agg*w.Graph)
-	if err := w.all.wait(ctx); err != nil { // freeing a graph may wait for kernels
+	if err := w.all.Wait(ctx); err != nil { // freeing a graph may wait for kernels
 		return err
 	}
 	return d.dropGraph()

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/turnstile"
 )
 
 // hold lets a rank enqueue everything before any of it begins: no rank's time includes the host's. Its methods do nothing on
@@ -19,7 +18,7 @@ import (
 type hold struct {
 	r    *rank
 	word uintptr // in device memory
-	all  *turnstile
+	all  *turnstile.Turnstile
 	rep  uint32
 }
 
@@ -37,7 +36,7 @@ func (h *hold) end() error {
 	if h == nil {
 		return nil
 	}
-	h.all.pass()
+	h.all.Pass()
 	return h.r.gpu.aside(func(s *cuda.Stream) error { return s.WriteValue(h.word, h.rep) })
 }
 
@@ -64,25 +63,4 @@ func between(t testing.TB, d *cuda.Device, c *comm.Comm, s *cuda.Stream, reps in
 	us = us[2:]
 	slices.Sort(us)
 	return us[len(us)/2]
-}
-
-// turnstile is where goroutines wait for each other, again and again.
-type turnstile struct {
-	mu   sync.Mutex
-	n, k int
-	open chan struct{}
-}
-
-func (x *turnstile) pass() {
-	x.mu.Lock()
-	open := x.open
-	if x.k++; x.k == x.n {
-		x.k, x.open = 0, make(chan struct{})
-		close(open)
-	}
-	x.mu.Unlock()
-	select {
-	case <-open:
-	case <-time.After(30 * time.Second): // another rank failed
-	}
 }

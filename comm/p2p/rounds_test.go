@@ -12,6 +12,7 @@ import (
 	"github.com/weftgo/weft/comm/commtest"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/turnstile"
 )
 
 // TestRounds runs collectives one after another, without waiting between them, while ranks come at random times: each round's
@@ -98,7 +99,7 @@ func TestGraph(t *testing.T) {
 	const ranks, n = 8, 3000
 	d := device(t)
 	w := openWorld(t, ranks, 20*time.Second)
-	ready := &turnstile{n: ranks, open: make(chan struct{})}
+	ready := turnstile.New(ranks)
 	commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 		own, err := d.NewStream(0)
 		require.NoError(tb, err)
@@ -122,7 +123,7 @@ func TestGraph(t *testing.T) {
 		exec, err := graph.Instantiate()
 		require.NoError(tb, err)
 		require.NoError(tb, graph.Close())
-		ready.pass() // making graphs may wait for kernels that wait for other ranks
+		ready.Pass() // making graphs may wait for kernels that wait for other ranks
 		require.NoError(tb, c.Barrier(comm.Stream{}))
 		require.NoError(tb, c.Wait(ctx, comm.Stream{}))
 		for replay := range 50 {

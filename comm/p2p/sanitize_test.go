@@ -13,6 +13,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/commtest"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/turnstile"
 )
 
 // TestSanitized is what benchmarks/gpu/sanitize.sh runs under compute-sanitizer: every kernel, small, by a rank alone and by ranks
@@ -32,8 +33,8 @@ func TestSanitized(t *testing.T) {
 			start := time.Now()
 			everyKernel(t, openWorld(t, min(ranks, 2), timeout))
 			t.Logf("RESULT every kernel, %d ranks: %v", min(ranks, 2), time.Since(start).Round(time.Millisecond))
-			meet := &turnstile{n: ranks, open: make(chan struct{})}
-			callersPointers(t, ranks, rounds, timeout, meet.pass)
+			meet := turnstile.New(ranks)
+			callersPointers(t, ranks, rounds, timeout, meet.Pass)
 			t.Logf("RESULT and %d random calls of %d ranks: %v", rounds, ranks, time.Since(start).Round(time.Millisecond))
 		})
 	}
@@ -42,7 +43,7 @@ func TestSanitized(t *testing.T) {
 // everyKernel uses what random calls on callers' memory leave out: small and large sums, counts on the device, messages, groups,
 // and graphs. All memory is there before the first rank waits for another, because a tool may hold up what fills it.
 func everyKernel(t *testing.T, w *comm.World) {
-	meet := &turnstile{n: w.Size(), open: make(chan struct{})}
+	meet := turnstile.New(w.Size())
 	commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 		s := comm.Stream{}
 		types, cols := []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F8E4M3, dtype.I64}, []int{64, 4097}
@@ -57,7 +58,7 @@ func everyKernel(t *testing.T, w *comm.World) {
 		require.NoError(tb, comm.Copy(c, s, own, comm.Of([]int32{3, 1}[:c.Size()], c.Size())))
 		alone, err := c.Split(ctx, c.Rank(), 0) // first uses, which a tool makes wait for running kernels, while none waits
 		require.NoError(tb, err)
-		meet.pass()
+		meet.Pass()
 		for _, g := range []*comm.Comm{alone, c} {
 			for _, p := range pairs {
 				a, b, n := p[0], p[1], p[0].Rows()/g.Size()
@@ -65,7 +66,7 @@ func everyKernel(t *testing.T, w *comm.World) {
 					g.AllReduce(s, b, a, comm.Min), g.AllGather(s, b, a.Slice(0, n)), g.ReduceScatter(s, b.Slice(0, n), a, comm.Sum)))
 				require.NoError(tb, g.Wait(ctx, s), "%v", a)
 			}
-			meet.pass()
+			meet.Pass()
 		}
 		n := comm.OnDevice(own.Columns(0, 1), all, 16)
 		part := comm.Part{Dst: y, Src: x}
@@ -82,7 +83,7 @@ func everyKernel(t *testing.T, w *comm.World) {
 		sub, err := c.Split(ctx, 0, -c.Rank())
 		require.NoError(tb, err)
 		require.NoError(tb, errors.Join(sub.AllReduce(s, x, x, comm.Max), sub.Wait(ctx, s)))
-		meet.pass()
+		meet.Pass()
 		require.NoError(tb, errors.Join(sub.Close(ctx), alone.Close(ctx)))
 
 		st, err := device(tb).NewStream(0)
@@ -92,7 +93,7 @@ func everyKernel(t *testing.T, w *comm.World) {
 		require.NoError(tb, err)
 		exec, err := graph.Instantiate()
 		require.NoError(tb, err)
-		meet.pass()
+		meet.Pass()
 		require.NoError(tb, errors.Join(exec.Launch(st), exec.Launch(st), c.Wait(ctx, s), exec.Close(), graph.Close(), st.Close()))
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weftgo/weft/internal/gputest"
 	"github.com/weftgo/weft/internal/kernels"
 	"github.com/weftgo/weft/internal/nvrtc"
+	"github.com/weftgo/weft/internal/turnstile"
 )
 
 // timing is one line of a results file.
@@ -113,7 +114,7 @@ func (x *timings) run(w *comm.World, reps int, prepare func(c *comm.Comm, s comm
 	d := w.Local()[0].Conn().(*conn).r.gpu.dev
 	var mu sync.Mutex
 	worst := 0.0
-	all := &turnstile{n: w.Size(), open: make(chan struct{})}
+	all := turnstile.New(w.Size())
 	require.NoError(x.t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		st, err := d.NewStream(0)
 		if err != nil {
@@ -127,12 +128,12 @@ func (x *timings) run(w *comm.World, reps int, prepare func(c *comm.Comm, s comm
 			return err
 		}
 		h := &hold{r: in.r, word: word, all: all}
-		all.pass() // making graphs and taking memory may wait for kernels that wait for other ranks
+		all.Pass() // making graphs and taking memory may wait for kernels that wait for other ranks
 		if err := errors.Join(c.Barrier(s), c.Wait(ctx, s)); err != nil {
 			return err
 		}
 		us := between(x.t, d, c, st, reps, h, fn)
-		all.pass()
+		all.Pass()
 		mu.Lock()
 		worst = max(worst, us)
 		mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/internal/kernels"
+	"github.com/weftgo/weft/internal/turnstile"
 )
 
 // Tune measures the forms and blocks of w's collectives by size, uses what won from then on, and stores it for later worlds
@@ -84,7 +85,7 @@ func (w *world) measure(ctx context.Context, all *comm.World) error {
 		blocks = min(blocks, g.blocks)
 	}
 	old, trial := w.table, &tuning{Choices: map[comm.OpKind][]choice{}}
-	m := &meter{trial: trial, best: best, blocks: blocks, turn: &turn{n: all.Size(), open: make(chan struct{})}}
+	m := &meter{trial: trial, best: best, blocks: blocks, turn: turnstile.New(all.Size())}
 	w.table = trial
 	err = all.Run(ctx, m.rank)
 	if w.table = old; err != nil {
@@ -101,7 +102,7 @@ func (w *world) measure(ctx context.Context, all *comm.World) error {
 type meter struct {
 	trial, best *tuning
 	blocks      int
-	turn        *turn
+	turn        *turnstile.Turnstile
 
 	mu    sync.Mutex
 	worst float64 // the slowest rank's time of the trial
@@ -120,7 +121,7 @@ func (m *meter) rank(ctx context.Context, c *comm.Comm) (err error) {
 				if c.Rank() == 0 {
 					m.begin(k, try)
 				}
-				if err := m.turn.pass(ctx); err != nil {
+				if err := m.turn.Wait(ctx); err != nil {
 					return err
 				}
 				us, err := b.time(ctx, k, int(bytes), m.turn)
@@ -128,7 +129,7 @@ func (m *meter) rank(ctx context.Context, c *comm.Comm) (err error) {
 					return err
 				}
 				m.took(us)
-				if err := m.turn.pass(ctx); err != nil {
+				if err := m.turn.Wait(ctx); err != nil {
 					return err
 				}
 				if c.Rank() == 0 { // the others may be slow to leave the turn, and rank 0 goes on
@@ -242,7 +243,7 @@ func (b *bench) shape(x comm.Buffer, rows, cols int) comm.Buffer {
 }
 
 // time returns the median device time of a call, in microseconds. All ranks enqueue first; then all streams are released.
-func (b *bench) time(ctx context.Context, k comm.OpKind, bytes int, all *turn) (float64, error) {
+func (b *bench) time(ctx context.Context, k comm.OpKind, bytes int, all *turnstile.Turnstile) (float64, error) {
 	var us []float64
 	st := b.in.r.own
 	for range tuneReps {
@@ -255,7 +256,7 @@ func (b *bench) time(ctx context.Context, k comm.OpKind, bytes int, all *turn) (
 				return 0, err
 			}
 		}
-		if err := errors.Join(b.last.Record(st), all.pass(ctx)); err != nil {
+		if err := errors.Join(b.last.Record(st), all.Wait(ctx)); err != nil {
 			return 0, err
 		}
 		if err := b.in.r.gpu.aside(func(s *cuda.Stream) error { return s.WriteValue(b.word, b.rep) }); err != nil {
@@ -272,27 +273,4 @@ func (b *bench) time(ctx context.Context, k comm.OpKind, bytes int, all *turn) (
 	}
 	slices.Sort(us)
 	return us[len(us)/2], nil
-}
-
-// turn is where the ranks' goroutines wait for each other, again and again.
-type turn struct {
-	mu   sync.Mutex
-	n, k int
-	open chan struct{}
-}
-
-func (x *turn) pass(ctx context.Context) error {
-	x.mu.Lock()
-	open := x.open
-	if x.k++; x.k == x.n {
-		x.k, x.open = 0, make(chan struct{})
-		close(open)
-	}
-	x.mu.Unlock()
-	select {
-	case <-open:
-		return nil
-	case <-ctx.Done(): // another rank failed
-		return context.Cause(ctx)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/weftgo/weft/comm/commtest"
 	"github.com/weftgo/weft/comm/local"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/turnstile"
 )
 
 // TestChoose looks rows up.
@@ -64,7 +65,7 @@ func TestTableFile(t *testing.T) {
 // to leave it. The race detector looks for reads that are not guarded.
 func TestMeter(t *testing.T) {
 	const ranks, trials = 4, 200
-	m := &meter{trial: &tuning{Choices: map[comm.OpKind][]choice{}}, turn: &turn{n: ranks, open: make(chan struct{})}}
+	m := &meter{trial: &tuning{Choices: map[comm.OpKind][]choice{}}, turn: turnstile.New(ranks)}
 	var got []float64
 	var g errgroup.Group
 	for rank := range ranks {
@@ -73,11 +74,11 @@ func TestMeter(t *testing.T) {
 				if rank == 0 {
 					m.begin(comm.AllReduce, choice{Blocks: i})
 				}
-				if err := m.turn.pass(t.Context()); err != nil {
+				if err := m.turn.Wait(t.Context()); err != nil {
 					return err
 				}
 				m.took(float64(trials - i + (rank+i)%ranks))
-				if err := m.turn.pass(t.Context()); err != nil {
+				if err := m.turn.Wait(t.Context()); err != nil {
 					return err
 				}
 				if rank == 0 {
@@ -154,7 +155,7 @@ func TestGraphOfOthers(t *testing.T) {
 	const ranks, n = 4, 3000
 	d := device(t)
 	w := openWorld(t, ranks, 20*time.Second)
-	ready := &turnstile{n: ranks, open: make(chan struct{})}
+	ready := turnstile.New(ranks)
 	commtest.Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 		own, err := d.NewStream(0)
 		require.NoError(tb, err)
@@ -168,7 +169,7 @@ func TestGraphOfOthers(t *testing.T) {
 		exec, err := graph.Instantiate()
 		require.NoError(tb, err)
 		require.NoError(tb, graph.Close())
-		ready.pass() // making graphs may wait for kernels that wait for other ranks
+		ready.Pass() // making graphs may wait for kernels that wait for other ranks
 		for range 20 {
 			require.NoError(tb, exec.Launch(own))
 		}

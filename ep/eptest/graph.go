@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/internal/turnstile"
 )
 
 // TestGraph captures a dispatch and a combine of four ranks into a graph each, and replays them with other rows, experts,
@@ -50,7 +50,7 @@ func TestGraph(t *testing.T, create New, open Open, dev *cuda.Device) {
 	}))
 	require.NoError(t, host.Close(context.Background()))
 	w := open(t, ranks, 20*time.Second)
-	all := &turnstile{n: ranks, open: make(chan struct{})}
+	all := turnstile.New(ranks)
 	require.NoError(t, w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		x, err := create(ctx, c, cfg)
 		if err != nil {
@@ -103,7 +103,7 @@ func pattern(hidden, i, rank int) []float32 {
 
 // replays captures once and returns what each round's replay gave.
 func replays(ctx context.Context, c *comm.Comm, x ep.Exchanger, dev *cuda.Device, inputs func(round, rank int) graphInput, rounds int,
-	all *turnstile) (got [][]byte, err error) {
+	all *turnstile.Turnstile) (got [][]byte, err error) {
 	cfg := x.Config()
 	st, err := dev.NewStream(0)
 	if err != nil {
@@ -154,7 +154,7 @@ func replays(ctx context.Context, c *comm.Comm, x ep.Exchanger, dev *cuda.Device
 	if err := comm.Copy(c, comm.Stream{}, y, narrow(rows, y.Rows(), cfg.Hidden, cfg.Hidden, cfg.DType)); err != nil {
 		return nil, err
 	}
-	all.pass() // making graphs may wait for kernels that wait for other ranks
+	all.Pass() // making graphs may wait for kernels that wait for other ranks
 	for round := range rounds {
 		in := inputs(round, c.Rank())
 		for i, b := range []comm.Buffer{in.x, in.ids, in.weights, in.tokens} {
@@ -171,28 +171,7 @@ func replays(ctx context.Context, c *comm.Comm, x ep.Exchanger, dev *cuda.Device
 		}
 		got = append(got, packed(h))
 	}
-	all.pass()
+	all.Pass()
 	on.free(used)
 	return got, errors.Join(g.Close(), g2.Close(), first.Close(), second.Close(), st.Close())
-}
-
-// turnstile is where goroutines wait for each other, again and again.
-type turnstile struct {
-	mu   sync.Mutex
-	n, k int
-	open chan struct{}
-}
-
-func (x *turnstile) pass() {
-	x.mu.Lock()
-	open := x.open
-	if x.k++; x.k == x.n {
-		x.k, x.open = 0, make(chan struct{})
-		close(open)
-	}
-	x.mu.Unlock()
-	select {
-	case <-open:
-	case <-time.After(30 * time.Second): // another rank failed
-	}
 }

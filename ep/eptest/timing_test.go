@@ -19,6 +19,7 @@ import (
 	"github.com/weftgo/weft/ep"
 	"github.com/weftgo/weft/internal/gputest"
 	"github.com/weftgo/weft/internal/kernels"
+	"github.com/weftgo/weft/internal/turnstile"
 )
 
 // row is one line of the results.
@@ -146,27 +147,6 @@ func (x *timer) between(s *cuda.Stream, reps, n int, fn func(mark func(int)) err
 	return medians
 }
 
-// gate is where goroutines wait for each other, again and again.
-type gate struct {
-	mu   sync.Mutex
-	n, k int
-	open chan struct{}
-}
-
-func (g *gate) pass() {
-	g.mu.Lock()
-	open := g.open
-	if g.k++; g.k == g.n {
-		g.k, g.open = 0, make(chan struct{})
-		close(open)
-	}
-	g.mu.Unlock()
-	select {
-	case <-open:
-	case <-time.After(30 * time.Second): // another rank failed
-	}
-}
-
 // filled returns memory with stripes of different small numbers.
 func (x *timer) filled(s *cuda.Stream, b comm.Buffer) error {
 	bytes := int(b.SizeBytes())
@@ -189,7 +169,7 @@ type run struct {
 	x     *timer
 	c     *comm.Comm
 	y     comm.Buffer
-	gate  *gate
+	gate  *turnstile.Turnstile
 	aux   *cuda.Stream // releases all ranks' streams
 	auxMu *sync.Mutex
 	word  uintptr // of this rank: its stream waits for turn there
@@ -200,7 +180,7 @@ type run struct {
 func (r *run) held(fn func() error) error {
 	r.turn++
 	err := errors.Join(r.stream.WaitValue(r.word, r.turn), r.c.Barrier(r.s), fn())
-	r.gate.pass()
+	r.gate.Pass()
 	r.auxMu.Lock()
 	defer r.auxMu.Unlock()
 	return errors.Join(err, r.aux.WriteValue(r.word, r.turn))
@@ -261,7 +241,7 @@ func (r *run) times(ctx context.Context) (us [2]float64, err error) {
 			return us, err
 		}
 	}
-	r.gate.pass()
+	r.gate.Pass()
 	for i := range exec {
 		us[i] = r.x.between(r.stream, 5, 1, func(mark func(int)) error {
 			return r.held(func() error {
@@ -271,7 +251,7 @@ func (r *run) times(ctx context.Context) (us [2]float64, err error) {
 				return err
 			})
 		})[0] / graphPairs
-		r.gate.pass()
+		r.gate.Pass()
 	}
 	return us, errors.Join(r.c.Wait(ctx, r.s), exec[0].Close(), exec[1].Close())
 }
@@ -285,7 +265,7 @@ func (x *timer) pair(w *comm.World, layout, output string, cfg ep.Config, there,
 	require.NoError(x.t, err)
 	require.NoError(x.t, aux.Fill32(words, 0, timedRanks))
 	require.NoError(x.t, aux.Wait(context.Background()))
-	g := &gate{n: timedRanks, open: make(chan struct{})}
+	g := turnstile.New(timedRanks)
 	var mu, auxMu sync.Mutex
 	var worst [2]float64
 	copies, n := 0.0, cfg.MaxTokensPerRank*timedRanks
