@@ -151,6 +151,7 @@ func (c *conn) connect() error {
 	const bytes = unsafe.Offsetof(head.Done) // the rest is zero already, and peers may be writing to it
 	copy(c.r.bounce.Bytes()[:bytes], unsafe.Slice((*byte)(unsafe.Pointer(&head)), bytes))
 	c.args.Ctl = uint64(c.ctl)
+	c.r.gpu.kernels.Group(c.args.Ctl, len(c.g.members))
 	return c.r.gpu.aside(func(s *cuda.Stream) error { return s.Copy(c.ctl, c.r.bounce.Addr(), int(bytes)) })
 }
 

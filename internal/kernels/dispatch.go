@@ -165,6 +165,9 @@ func ExchangeProgram(arch string) nvrtc.Program {
 		b.WriteString(text(name) + "\n")
 	}
 	p.Name, p.Source = "exchange.cu", b.String()
+	if ganged() {
+		p.Source = gangSource(p.Source)
+	}
 	if v, _ := stamps.Get(); v == "1" {
 		p.Options = append(p.Options, "-DWEFT_STAMPS")
 	}
@@ -173,19 +176,20 @@ func ExchangeProgram(arch string) nvrtc.Program {
 
 // ExchangeSet is the kernels of dispatch and combine, loaded on one device.
 type ExchangeSet struct {
+	gang                                                                                                        *gang
 	module                                                                                                      *cuda.Module
 	numSMs, shared                                                                                              int
 	sm90                                                                                                        bool // bulk copies work, and kernels may overlap with the end of the one in front
 	dispatch, dispatchFew, combine, combineExperts, indexCount, indexPlace, quantise, partials, addBias, expand *cuda.Function
 }
 
-// LoadExchange loads the kernels of image, which is ExchangeProgram compiled for the device.
-func LoadExchange(dev *cuda.Device, image []byte) (*ExchangeSet, error) {
+// loadExchange loads the kernels of image, which is ExchangeProgram compiled for the device.
+func loadExchange(dev *cuda.Device, image []byte, g *gang) (*ExchangeSet, error) {
 	m, err := dev.LoadModule(image)
 	if err != nil {
 		return nil, err
 	}
-	s := &ExchangeSet{module: m, numSMs: dev.Info().SMs, sm90: dev.Info().Major >= 9}
+	s := &ExchangeSet{module: m, gang: g, numSMs: dev.Info().SMs, sm90: dev.Info().Major >= 9}
 	if err := s.functions(dev.Info().SharedBytes); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -214,7 +218,7 @@ func (s *ExchangeSet) functions(shared int) error {
 		if err != nil {
 			return err
 		}
-		if n, err := fn.ParamBytes(); err == nil && n != int(f.params) {
+		if n, err := fn.ParamBytes(); err == nil && n != int(f.params) && s.gang == nil {
 			return fmt.Errorf("kernels: %s takes %d bytes of parameters, weft packs %d", f.name, n, f.params)
 		}
 		if f.shared {
@@ -231,6 +235,9 @@ func (s *ExchangeSet) functions(shared int) error {
 		}
 		*f.fn = fn
 	}
+	if s.gang != nil {
+		s.gang.short[s.dispatchFew], s.gang.grown = true, s.dispatch
+	}
 	return nil
 }
 
@@ -241,11 +248,11 @@ func (s *ExchangeSet) Close() error { return s.module.Close() }
 const fewTokens = 256
 
 // run launches so that the kernel's start overlaps with the end of the one in front.
-func run[P any](s *ExchangeSet, st *cuda.Stream, fn *cuda.Function, l *cuda.Launch, a *P) error {
+func run[P any](s *ExchangeSet, st *cuda.Stream, fn *cuda.Function, l *cuda.Launch, a *P, meet *Args) error {
 	if s.sm90 {
 		l.Overlap = 1
 	}
-	return cuda.Run(st, fn, l, a)
+	return enqueue(s.gang, st, fn, l, a, meet)
 }
 
 // bulkBytes is dispatch.cu's BULK_BYTES.
@@ -271,7 +278,7 @@ func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) err
 	if v, _ := few.Get(); v != "0" && isFew(a) {
 		l := cuda.Linear(blocks, Threads)
 		a.Bulk = 0
-		return run(s, st, s.dispatchFew, &l, a)
+		return run(s, st, s.dispatchFew, &l, a, &a.Meet)
 	}
 	physical, ranks := int(x.NumPhysical), int(x.NumRanks)
 	words := countingWarps(physical)*(ranks+1+physical) + physical + ranks + 1 + 2*physical
@@ -282,7 +289,7 @@ func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) err
 		a.Bulk = uint64(at)
 		l.Shared = at + bulkBytes
 	}
-	return run(s, st, s.dispatch, &l, a)
+	return run(s, st, s.dispatch, &l, a, &a.Meet)
 }
 
 // expertThreads is combine.cu's EXPERT_THREADS.
@@ -292,10 +299,10 @@ const expertThreads = 768
 func (s *ExchangeSet) Combine(st *cuda.Stream, a *CombineArgs, blocks int) error {
 	l := cuda.Linear(blocks, Threads)
 	if a.Mode == SumPartials {
-		return run(s, st, s.combine, &l, a)
+		return run(s, st, s.combine, &l, a, &a.Meet)
 	}
 	l.Block[0] = expertThreads
-	return run(s, st, s.combineExperts, &l, a)
+	return run(s, st, s.combineExperts, &l, a, &a.Meet)
 }
 
 // IndexBlocks is the blocks of Index for up to maxRows rows.
@@ -311,7 +318,7 @@ func (s *ExchangeSet) Index(st *cuda.Stream, a *IndexArgs) error {
 	width := int(a.Experts.NumLocal) + 1
 	l := cuda.Linear(IndexBlocks(int(a.MaxRows), int(a.Experts.TopK)), Threads)
 	l.Shared = uint32((countingWarps(width) + 1) * width * 4)
-	return errors.Join(run(s, st, s.indexCount, &l, a), run(s, st, s.indexPlace, &l, a))
+	return errors.Join(run(s, st, s.indexCount, &l, a, nil), run(s, st, s.indexPlace, &l, a, nil))
 }
 
 // over returns a grid for work items of a warp each, at most maxBlocks.
@@ -323,24 +330,24 @@ func (s *ExchangeSet) over(warps int) cuda.Launch {
 // Quantise narrows rows to e4m3.
 func (s *ExchangeSet) Quantise(st *cuda.Stream, a *QuantArgs) error {
 	l := s.over(int(a.Rows) * int(a.Hidden+127) / 128)
-	return run(s, st, s.quantise, &l, a)
+	return run(s, st, s.quantise, &l, a, nil)
 }
 
 // Partials makes partial rows.
 func (s *ExchangeSet) Partials(st *cuda.Stream, a *PartialArgs) error {
 	l := s.over(int(a.MaxRows) * 8) // a row for several warps where they are few
 	l.Block[0] = expertThreads
-	return run(s, st, s.partials, &l, a)
+	return run(s, st, s.partials, &l, a, nil)
 }
 
 // Bias rounds sums plus bias.
 func (s *ExchangeSet) Bias(st *cuda.Stream, a *BiasArgs, rows int) error {
 	l := s.over(rows * int(a.Hidden) / 32)
-	return run(s, st, s.addBias, &l, a)
+	return run(s, st, s.addBias, &l, a, nil)
 }
 
 // Expand copies rows to slots, of which there are at most maxSlots.
 func (s *ExchangeSet) Expand(st *cuda.Stream, a *ExpandArgs, maxSlots int) error {
 	l := s.over(maxSlots)
-	return run(s, st, s.expand, &l, a)
+	return run(s, st, s.expand, &l, a, nil)
 }

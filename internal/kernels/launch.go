@@ -19,6 +19,7 @@ func barrierThreads(size int) uint32 { return uint32((4*size + 31) / 32 * 32) }
 // Set is the kernels, loaded on one device.
 type Set struct {
 	exchange                                                                     *ExchangeSet
+	gang                                                                         *gang
 	module                                                                       *cuda.Module
 	bulk                                                                         bool   // the GPU has bulk copies
 	flow                                                                         int64  // the least bytes of a call that is cut into chunks
@@ -42,6 +43,9 @@ func Load(dev *cuda.Device) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{module: m, flow: flowBytes}
+	if s.gang, err = newGang(dev); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
 	if delayed() {
 		s.flow = flowBytesDelay
 	}
@@ -51,11 +55,14 @@ func Load(dev *cuda.Device) (*Set, error) {
 	if err := s.allowBulk(dev); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	if s.exchange, err = LoadExchange(dev, exchange); err != nil {
+	if s.exchange, err = loadExchange(dev, exchange, s.gang); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return s, nil
 }
+
+// Group tells the size of a Ctl's group.
+func (s *Set) Group(ctl uint64, size int) { s.gang.group(ctl, size) }
 
 // Exchange returns the kernels of dispatch and combine.
 func (s *Set) Exchange() *ExchangeSet { return s.exchange }
@@ -81,10 +88,13 @@ func (s *Set) functions() error {
 		if err != nil {
 			return err
 		}
-		if n, err := fn.ParamBytes(); err == nil && n != int(f.params) { // older drivers cannot tell
+		if n, err := fn.ParamBytes(); err == nil && n != int(f.params) && s.gang == nil { // older drivers cannot tell
 			return fmt.Errorf("kernels: %s takes %d bytes of parameters, weft packs %d", f.name, n, f.params)
 		}
 		*f.fn = fn
+	}
+	if s.gang != nil {
+		s.gang.short[s.small] = true
 	}
 	return nil
 }
@@ -136,7 +146,7 @@ func (s *Set) bulkFits(a *Args, size int) bool {
 }
 
 // Close unloads the kernels. None may be running.
-func (s *Set) Close() error { return errors.Join(s.exchange.Close(), s.module.Close()) }
+func (s *Set) Close() error { return errors.Join(s.exchange.Close(), s.module.Close(), s.gang.close()) }
 
 // linear is the shape of a launch that begins where the one in front ends: every kernel here calls follow() first.
 func (s *Set) linear(blocks, threads int) cuda.Launch {
@@ -147,14 +157,14 @@ func (s *Set) linear(blocks, threads int) cuda.Launch {
 
 // Collective launches the kernel of a.Kind for a group of size ranks on blocks blocks. Barrier, Send and Split take one.
 func (s *Set) Collective(st *cuda.Stream, a *Args, size, blocks int) error {
-	fn := s.copy
+	fn, meet := s.copy, a
 	switch comm.OpKind(a.Kind) {
 	case comm.Barrier, Split:
 		fn, blocks = s.barrier, 1
 	case comm.Send:
-		fn, blocks = s.send, 1
+		fn, blocks, meet = s.send, 1, nil
 	case comm.Recv:
-		fn = s.recv
+		fn, meet = s.recv, nil
 	case comm.AllReduce, comm.ReduceScatter, comm.ReduceScatterV, comm.Reduce:
 		fn = s.reduceAny
 		if common(a) {
@@ -170,7 +180,7 @@ func (s *Set) Collective(st *cuda.Stream, a *Args, size, blocks int) error {
 	case s.bulk && (fn == s.copy || fn == s.reduce) && s.bulkFits(a, size):
 		l.Block[0], l.Shared = bulkThreads, bulkShared
 	}
-	return cuda.Run(st, fn, &l, a)
+	return enqueue(s.gang, st, fn, &l, a, meet)
 }
 
 // IsSmall reports whether Small can do the all-reduce. Ranks need not agree.
@@ -196,7 +206,7 @@ func (s *Set) Small(st *cuda.Stream, a *Args, maxBlocks, times int) error {
 	blocks := min(maxBlocks, (lines+smallThreads-1)/smallThreads)
 	threads := min(Threads, max(smallThreads, (lines/blocks+31)/32*32))
 	l := s.linear(blocks, threads)
-	return cuda.Run(st, s.small, &l, a)
+	return enqueue(s.gang, st, s.small, &l, a, a)
 }
 
 // common reports whether the kernel for sums of the common types will do.
@@ -221,13 +231,13 @@ func (s *Set) Barriers(st *cuda.Stream, a *Args, size, n int) error {
 	}
 	a.Kind, a.Peer = uint32(comm.Barrier), uint32(n)
 	l := s.linear(1, int(barrierThreads(size)))
-	return cuda.Run(st, s.barriers, &l, a)
+	return enqueue(s.gang, st, s.barriers, &l, a, a)
 }
 
 // Leave tells all peers that the rank of a.Ctl takes part in nothing more.
 func (s *Set) Leave(st *cuda.Stream, a *Args) error {
 	l := s.linear(1, MaxRanks)
-	return cuda.Run(st, s.leave, &l, a)
+	return enqueue(s.gang, st, s.leave, &l, a, nil)
 }
 
 // Memory copies rows in one address space, pinned host memory included.
@@ -238,5 +248,5 @@ func (s *Set) Memory(st *cuda.Stream, a *MemoryArgs, maxBlocks int) error {
 	const perBlock = Threads * 16 * 4
 	blocks := int(min(uint64(maxBlocks), (a.Rows*a.RowBytes+perBlock-1)/perBlock))
 	l := s.linear(max(1, blocks), Threads)
-	return cuda.Run(st, s.memory, &l, a)
+	return enqueue(s.gang, st, s.memory, &l, a, nil)
 }

@@ -43,9 +43,13 @@ func Program(arch string) nvrtc.Program {
 	if delayed() {
 		options = append(options, "-DWEFT_DELAYS")
 	}
+	source := b.String()
+	if ganged() {
+		source = gangSource(source)
+	}
 	return nvrtc.Program{
 		Name:    "collectives.cu",
-		Source:  b.String(),
+		Source:  source,
 		Options: options,
 		Arch:    arch,
 	}
