@@ -21,8 +21,8 @@ for p in $packages; do # weft is the root package
 	if [ -d "$from/testdata" ]; then cp -r "$from/testdata" "$out/gpu/tree/$p/"; fi
 done
 if [ -n "${WEFT_NVRTC_LIB:-}" ]; then
-	for delays in 0 1; do # TestDelays has kernels of its own
-		WEFT_KERNEL_DELAYS=$delays WEFT_CACHE_DIR="$PWD/$out/gpu/cache" go test -count=1 -run TestCompile ./internal/kernels
+	for own in WEFT_KERNEL_DELAYS=0 WEFT_KERNEL_DELAYS=1 WEFT_KERNEL_GANG=1; do # TestDelays and sanitize.sh have kernels of their own
+		env "$own" WEFT_CACHE_DIR="$PWD/$out/gpu/cache" go test -count=1 -run TestCompile ./internal/kernels
 	done
 fi
 cp benchmarks/gpu/torch_chain.py benchmarks/gpu/sanitize.sh "$out/gpu/"

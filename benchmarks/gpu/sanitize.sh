@@ -4,8 +4,9 @@
 #	benchmarks/gpu/sanitize.sh [OUT [TEST BINARY]]
 #
 # memcheck finds accesses outside of allocations, racecheck hazards in shared memory, synccheck barriers that not all threads
-# reach. The calls are small and few (TestSanitized of comm/p2p), because everything is some hundred times slower; ranks wait for
-# each other inside kernels all the same, and their deadlines are long. Errors that the driver's calls return are not counted:
+# reach. The calls are small and few (TestSanitized of comm/p2p; FILTER='^TestBriefGPU$' of ep/eptest), because everything is some
+# hundred times slower, and deadlines are long. The tool runs one kernel at a time: WEFT_KERNEL_GANG makes one launch of the
+# kernels that wait for each other. Errors that the driver's calls return are not counted:
 # the tests provoke some. OUT gets the logs; the default is a temporary folder. The binary is built when none is given.
 # The exit status is not zero if a tool found something, or did not run.
 set -uo pipefail
@@ -21,7 +22,7 @@ tool=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitize
 # NVLink multicast may put shared hardware out of service.
 export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 WEFT_REQUIRE_GPU=1
 # The tool initialises the driver before weft can ask for these.
-export CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32
+export WEFT_KERNEL_GANG=1 CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32
 mkdir -p "$out"
 status=0
 for what in ${TOOLS:-memcheck racecheck synccheck}; do

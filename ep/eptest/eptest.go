@@ -34,8 +34,7 @@ func TestExchanger(t *testing.T, create New) {
 
 // TestOn runs the whole suite on the worlds of another driver. On a GPU, buffers are moved there and back.
 func TestOn(t *testing.T, create New, open Open) {
-	on := &rig{make: create, open: open, worlds: map[int]*comm.World{}}
-	t.Cleanup(on.close)
+	on := newRig(t, create, open)
 	exchange.Poison.Store(true)
 	t.Cleanup(func() { exchange.Poison.Store(false) })
 	t.Run("shapes", func(t *testing.T) { testShapes(t, on) })

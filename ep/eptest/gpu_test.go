@@ -100,3 +100,10 @@ func TestDelaysGPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) { eptest.TestDelays(t, create, openGPU) })
 	}
 }
+
+// TestBriefGPU is small enough for compute-sanitizer: see benchmarks/gpu/sanitize.sh.
+func TestBriefGPU(t *testing.T) {
+	gputest.Device(t)
+	t.Run("alltoall", func(t *testing.T) { eptest.TestBrief(t, newAlltoall, openGPU, eptest.BriefInvariant) })
+	t.Run("agrs", func(t *testing.T) { eptest.TestBrief(t, newAgrs, openGPU) })
+}

@@ -21,3 +21,8 @@ func openHost(t testing.TB, ranks int, timeout time.Duration) *comm.World {
 func TestSame(t *testing.T) {
 	eptest.TestSame(t, openHost, map[string]eptest.New{"agrs": newAgrs, "alltoall": newAlltoall})
 }
+
+func TestBrief(t *testing.T) {
+	t.Run("alltoall", func(t *testing.T) { eptest.TestBrief(t, newAlltoall, openHost, eptest.BriefInvariant) })
+	t.Run("agrs", func(t *testing.T) { eptest.TestBrief(t, newAgrs, openHost) })
+}

@@ -18,6 +18,12 @@ type rig struct {
 	worlds map[int]*comm.World
 }
 
+func newRig(t *testing.T, create New, open Open) *rig {
+	on := &rig{make: create, open: open, worlds: map[int]*comm.World{}}
+	t.Cleanup(on.close)
+	return on
+}
+
 // create makes an exchanger that takes buffers of the host, wherever its ranks are.
 func (r *rig) create(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
 	x, err := r.make(ctx, c, cfg)
