@@ -12,4 +12,8 @@
 //
 // A token travels once to a rank, however many of its experts live there. An expert that is named twice counts twice. Ids
 // outside [0, NumExperts) are dropped and counted.
+//
+// When ranks are gone, [Placement.Without] is where experts live from then on: the survivors are numbered anew and keep their
+// experts in their order, so no weights move. Experts that only the missing ranks had are dropped and counted; those with a
+// replica elsewhere are served there.
 package routing

@@ -9,8 +9,12 @@ type Placement struct {
 	Size       int  // ranks, at least 1; may exceed NumExperts (then some ranks own none)
 	RoundRobin bool // expert e lives on rank e mod Size instead of in blocks
 	// Physical, when not nil, lists physical experts in rank order: Physical[p] is the logical expert of which p is a
-	// replica. Every logical expert needs at least one. Physical experts are placed linearly or round-robin as above.
+	// replica. Every logical expert needs at least one, unless AllowMissing. Physical experts are placed linearly or
+	// round-robin as above.
 	Physical []int32
+	// AllowMissing lets experts be without a place, as after a rank died: ids of such experts are dropped and counted, as those
+	// outside [0, NumExperts) are, and the weights of a token's other experts stay as they are.
+	AllowMissing bool
 }
 
 // Validate reports the first thing that makes p unusable, with the numbers.
@@ -33,8 +37,8 @@ func (p Placement) Validate() error {
 		seen[e] = true
 	}
 	for e, ok := range seen {
-		if !ok {
-			return fmt.Errorf("placement: expert %d has no replica among the %d physical experts", e, len(p.Physical))
+		if !ok && !p.AllowMissing {
+			return fmt.Errorf("placement: expert %d has no replica among the %d physical experts; add one, or set AllowMissing to drop its ids", e, len(p.Physical))
 		}
 	}
 	return nil
@@ -86,19 +90,24 @@ func (p Placement) PhysicalOf(rank, local int) int {
 
 // LogicalOf returns the logical expert at index local of rank.
 func (p Placement) LogicalOf(rank, local int) int {
-	e := p.PhysicalOf(rank, local)
-	if p.Physical != nil {
-		return int(p.Physical[e])
-	}
-	return e
+	return p.logicalOf(p.PhysicalOf(rank, local))
 }
 
-// Owner returns the rank and local index of a logical expert: of its first replica when it has several.
+func (p Placement) logicalOf(physical int) int {
+	if p.Physical != nil {
+		return int(p.Physical[physical])
+	}
+	return physical
+}
+
+// Owner returns the rank and local index of a logical expert: of its first replica when it has several, and -1, -1 when it is
+// missing.
 func (p Placement) Owner(expert int) (rank, local int) { return p.Place(0, expert) }
 
 // Place returns which replica of a logical expert a token uses: replica number token mod (number of replicas), in the
 // order of Physical. It is a pure function of (token, expert), so that all ranks agree without talking. Exchangers number
-// the token at row t of source rank r by [TokenNumber]. Loops use a [Table], which does not search.
+// the token at row t of source rank r by [TokenNumber]. A missing expert is at -1, -1. Loops use a [Table], which does not
+// search.
 func (p Placement) Place(token, expert int) (rank, local int) {
 	if p.Physical == nil {
 		return p.OwnerOfPhysical(expert)
@@ -108,6 +117,9 @@ func (p Placement) Place(token, expert int) (rank, local int) {
 		if int(l) == expert {
 			replicas++
 		}
+	}
+	if replicas == 0 && p.AllowMissing {
+		return -1, -1
 	}
 	if replicas == 0 {
 		panic(fmt.Sprintf("routing: expert %d has no replica; call Validate first", expert))

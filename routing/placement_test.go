@@ -3,13 +3,14 @@ package routing
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
-// drawPlacement draws placements of every kind: few or many experts, replicas, round robin.
+// drawPlacement draws placements of every kind: few or many experts, replicas, round robin, missing experts.
 func drawPlacement(t *rapid.T) Placement {
 	p := Placement{NumExperts: rapid.IntRange(1, 20).Draw(t, "experts"), Size: rapid.IntRange(1, 12).Draw(t, "ranks"),
 		RoundRobin: rapid.Bool().Draw(t, "round robin")}
@@ -21,6 +22,9 @@ func drawPlacement(t *rapid.T) Placement {
 		for _, e := range extra {
 			at := rapid.IntRange(0, len(p.Physical)).Draw(t, "at")
 			p.Physical = append(p.Physical[:at], append([]int32{int32(e)}, p.Physical[at:]...)...)
+		}
+		if p.AllowMissing = rapid.Bool().Draw(t, "missing"); p.AllowMissing {
+			p.Physical = p.Physical[:rapid.IntRange(0, len(p.Physical)).Draw(t, "left")]
 		}
 	}
 	return p
@@ -51,7 +55,7 @@ func deal(p Placement) (hands [][]int32) {
 	return hands
 }
 
-// dealtPlace finds the replica a token uses by listing them in the order they were dealt.
+// dealtPlace finds the replica a token uses by listing them in the order they were dealt; -1, -1 of a missing expert.
 func dealtPlace(p Placement, token, expert int) (rank, local int) {
 	hands := deal(p)
 	var replicas [][2]int
@@ -72,6 +76,9 @@ func dealtPlace(p Placement, token, expert int) (rank, local int) {
 				list(r, i)
 			}
 		}
+	}
+	if len(replicas) == 0 {
+		return -1, -1
 	}
 	at := replicas[token%len(replicas)]
 	return at[0], at[1]
@@ -102,9 +109,13 @@ func TestEveryExpertHasOnePlace(t *testing.T) {
 		require.Equal(t, p.NumPhysical(), total)
 		for e := range p.NumExperts {
 			used := map[[2]int]bool{}
+			missing := slices.Contains(p.Missing(), e)
+			require.Equal(t, !missing, table.Has(int32(e)))
 			for token := range 40 {
 				rank, local := p.Place(token, e)
-				require.Equal(t, e, p.LogicalOf(rank, local))
+				if !missing {
+					require.Equal(t, e, p.LogicalOf(rank, local))
+				}
 				wantRank, wantLocal := dealtPlace(p, token, e)
 				require.Equal(t, [2]int{wantRank, wantLocal}, [2]int{rank, local})
 				used[[2]int{rank, local}] = true
@@ -120,10 +131,13 @@ func TestEveryExpertHasOnePlace(t *testing.T) {
 					}
 				}
 			}
-			require.Len(t, used, replicas, "every replica is used")
+			require.Equal(t, missing, replicas == 0)
+			require.Len(t, used, max(replicas, 1), "every replica is used")
 			rank, local := p.Owner(e)
 			require.True(t, used[[2]int{rank, local}])
 		}
+		require.False(t, table.Has(-1))
+		require.False(t, table.Has(int32(p.NumExperts)))
 	})
 }
 

@@ -14,7 +14,7 @@ type Plan struct {
 	// ByToken lists the copies of token t in rank order at ByToken[TokenStart[t]:TokenStart[t+1]].
 	TokenStart []int32 // [numTokens+1]
 	ByToken    []int32 // [numCopies]
-	DroppedIDs int     // ids outside [0, NumExperts)
+	DroppedIDs int     // ids outside [0, NumExperts), and of experts without a place
 
 	table  *Table
 	source int
@@ -25,7 +25,8 @@ type Plan struct {
 	local  []int32 // [numTokens, topK]
 }
 
-// NewPlan plans the rows of rank 0 with ids [numTokens, topK]. Ids outside [0, NumExperts) are dropped and counted.
+// NewPlan plans the rows of rank 0 with ids [numTokens, topK]. Ids outside [0, NumExperts) are dropped and counted, and so are
+// those of missing experts.
 // It returns an error for an invalid placement or for ids that are not a whole number of rows.
 func NewPlan(p Placement, ids []int32, topK int) (*Plan, error) {
 	t, err := NewTable(p)
@@ -78,13 +79,15 @@ func (p *Plan) place(ids []int32) {
 	numExperts := uint32(p.table.placement.NumExperts)
 	for t := range p.NumTokens {
 		for i := t * p.TopK; i < (t+1)*p.TopK; i++ {
-			if uint32(ids[i]) >= numExperts {
-				p.rank[i] = -1
+			d, local := int32(-1), int32(-1)
+			if uint32(ids[i]) < numExperts {
+				d, local = p.table.Place(TokenNumber(p.source, t), ids[i])
+			}
+			p.rank[i], p.local[i] = d, local
+			if d < 0 {
 				p.DroppedIDs++
 				continue
 			}
-			d, local := p.table.Place(TokenNumber(p.source, t), ids[i])
-			p.rank[i], p.local[i] = d, local
 			if p.seen[d] != int32(t+1) {
 				p.seen[d] = int32(t + 1)
 				p.Counts[d]++

@@ -39,6 +39,8 @@ func naivePlan(p Placement, source int, ids []int32, topK int) (to [][]copyOf, d
 	for _, e := range ids {
 		if e < 0 || int(e) >= p.NumExperts {
 			dropped++
+		} else if r, _ := dealtPlace(p, 0, int(e)); r < 0 {
+			dropped++
 		}
 	}
 	return to, dropped

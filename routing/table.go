@@ -4,7 +4,7 @@ package routing
 // and may be shared.
 type Table struct {
 	placement Placement
-	start     []int32 // [NumExperts+1]: replicas of expert e are start[e] to start[e+1]; nil without replicas
+	start     []int32 // [NumExperts+1]: replicas of expert e are start[e] to start[e+1], none of a missing one; nil without replicas
 	rank      []int32 // [NumPhysical], replicas of one expert together
 	local     []int32 // [NumPhysical]
 }
@@ -43,14 +43,25 @@ func NewTable(p Placement) (*Table, error) {
 // Placement returns what the table was made of.
 func (t *Table) Placement() Placement { return t.placement }
 
-// Place is Placement.Place without a search. expert must be in [0, NumExperts).
+// Has reports whether an id is that of an expert with a place. Other ids are dropped.
+func (t *Table) Has(id int32) bool {
+	if uint32(id) >= uint32(t.placement.NumExperts) {
+		return false
+	}
+	return t.start == nil || t.start[id] < t.start[id+1]
+}
+
+// Place is Placement.Place without a search. expert must be in [0, NumExperts); a missing one is at -1, -1.
 func (t *Table) Place(token int, expert int32) (rank, local int32) {
 	at := expert
 	if t.start != nil {
 		first, end := t.start[expert], t.start[expert+1]
 		at = first
-		if n := int(end - first); n > 1 {
+		switch n := int(end - first); {
+		case n > 1:
 			at += int32(token % n)
+		case n == 0:
+			return -1, -1
 		}
 	}
 	return t.rank[at], t.local[at]
