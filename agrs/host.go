@@ -81,7 +81,7 @@ func (x *host) dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Rece
 	}
 	bad := 0
 	for _, e := range batch.IDs {
-		if uint32(e) >= uint32(x.Cfg.NumExperts) {
+		if !x.Table.Has(e) {
 			bad++
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // Routing is what the router chose for this rank's tokens. Dispatch has read it when it returns; it may be reused then.
 type Routing struct {
-	IDs       comm.Buffer // int32 [numTokens, topK]; ids outside [0, NumExperts) are dropped and counted
+	IDs       comm.Buffer // int32 [numTokens, topK]; ids outside [0, NumExperts), or of missing experts, are dropped and counted
 	Weights   comm.Buffer // float32 [numTokens, topK]
 	NumTokens comm.Buffer // optional int32 [1, 1] on the device: only the first NumTokens rows count
 }
@@ -58,7 +58,7 @@ type Stats struct {
 	NumCopies      int64   // (token, rank) pairs sent, those to this rank itself included
 	NumCrossCopies int64   // of NumCopies, those to other ranks
 	NumSlots       int64   // (received row, local expert) pairs, without padding
-	DroppedIDs     int64   // ids of this rank's tokens outside [0, NumExperts)
+	DroppedIDs     int64   // ids of this rank's tokens outside [0, NumExperts), or of experts without a place (Placement.AllowMissing)
 	DroppedCopies  int64   // (token, rank) pairs of this rank that did not fit MaxRecvRows
 	HeldBytes      int64   // memory for rows, after the last Dispatch: grows with the largest batch, bounded by Config.Bytes
 	ExpertTokens   []int64 // [numLocalExperts]: slots of each expert, without padding

@@ -15,7 +15,7 @@ type Received struct {
 	Y       comm.Buffer // where experts may write their output, which Combine then reads in place; shape by Config.Output
 	Index   Index
 	NumRows comm.Buffer // int32 [1, 1]: received rows; on a GPU buffers have room for the most there can be
-	Dropped comm.Buffer // int32 [1, 2]: ids of this rank's tokens outside [0, NumExperts), and (row, rank) copies that did not fit MaxRecvRows
+	Dropped comm.Buffer // int32 [1, 2]: ids of this rank's tokens that went nowhere (Stats.DroppedIDs), and (row, rank) copies that did not fit MaxRecvRows
 	State   any         // the exchanger's
 }
 

@@ -167,6 +167,8 @@ func testPlacements(t *testing.T, on *rig) {
 			{NumExperts: 6, Size: ranks, RoundRobin: true},
 			{NumExperts: 6, Size: ranks, Physical: []int32{0, 1, 2, 3, 4, 5, 0, 0}},
 			{NumExperts: 6, Size: ranks, Physical: []int32{5, 5, 4, 3, 2, 1, 0, 5, 1}, RoundRobin: true},
+			{NumExperts: 6, Size: ranks, Physical: []int32{5, 3, 3, 0}, AllowMissing: true},
+			{NumExperts: 6, Size: ranks, Physical: []int32{}, AllowMissing: true},
 		} {
 			cfg := ep.Config{NumExperts: 6, TopK: 3, Hidden: 8, MaxTokensPerRank: 10, Placement: p}
 			steps(t, on, ranks, cfg, options{}, usual(cfg, ranks)...)

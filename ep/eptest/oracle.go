@@ -15,7 +15,7 @@ type view struct {
 	experts []int    // [local expert]: its logical number
 }
 
-// home says where a choice goes: written apart from package routing, by counting.
+// home says where a choice goes, -1 for nowhere: written apart from package routing, by counting.
 func home(cfg ep.Config, size, source, token, expert int) (rank, local int) {
 	physical := cfg.Placement.Physical
 	if physical == nil {
@@ -29,6 +29,9 @@ func home(cfg ep.Config, size, source, token, expert int) (rank, local int) {
 		if int(e) == expert {
 			replicas = append(replicas, p)
 		}
+	}
+	if len(replicas) == 0 {
+		return -1, -1
 	}
 	want := replicas[(source+token)%len(replicas)]
 	if cfg.Placement.RoundRobin {
@@ -120,6 +123,9 @@ func outOf(cfg ep.Config, s Step, rank, numBias int) []float64 {
 			if e < 0 || e >= cfg.NumExperts {
 				continue
 			}
+			if r, _ := home(cfg, len(s.IDs), rank, t, e); r < 0 {
+				continue // its other experts' weights stay as they are
+			}
 			for j := range h {
 				out[t*h+j] += float64(s.Weight[rank][t*cfg.TopK+k]) * float64(expertOf(e, s.Tokens[rank][t*h+j]))
 			}
@@ -140,8 +146,9 @@ func copiesOf(cfg ep.Config, s Step, source int) (copies, cross int) {
 		to := map[int]bool{}
 		for _, e := range s.IDs[source][t*cfg.TopK : (t+1)*cfg.TopK] {
 			if e >= 0 && int(e) < cfg.NumExperts {
-				r, _ := home(cfg, size, source, t, int(e))
-				to[r] = true
+				if r, _ := home(cfg, size, source, t, int(e)); r >= 0 {
+					to[r] = true
+				}
 			}
 		}
 		copies += len(to)
@@ -150,4 +157,16 @@ func copiesOf(cfg ep.Config, s Step, source int) (copies, cross int) {
 		}
 	}
 	return copies, cross
+}
+
+// droppedOf counts the ids of a rank's tokens that go nowhere.
+func droppedOf(cfg ep.Config, s Step, rank int) (n int64) {
+	for i, e := range s.IDs[rank] {
+		if e < 0 || int(e) >= cfg.NumExperts {
+			n++
+		} else if r, _ := home(cfg, len(s.IDs), rank, i/cfg.TopK, int(e)); r < 0 {
+			n++
+		}
+	}
+	return n
 }

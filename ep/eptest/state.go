@@ -35,11 +35,7 @@ func testCounters(t *testing.T, on *rig) {
 			copies, cross := copiesOf(x.Config(), s, me)
 			want.NumCopies, want.NumCrossCopies = int64(copies), int64(cross)
 		}
-		for _, e := range s.IDs[me] {
-			if e < 0 || int(e) >= cfg.NumExperts {
-				want.DroppedIDs++
-			}
-		}
+		want.DroppedIDs = droppedOf(x.Config(), s, me)
 		for _, slots := range viewOf(x.Config(), s, me, true).slots {
 			want.ExpertTokens = append(want.ExpertTokens, int64(len(slots)))
 			want.NumSlots += int64(len(slots))

@@ -122,6 +122,10 @@ func twinCases() []twinCase {
 	round := ep.Config{NumExperts: 6, TopK: 3, Hidden: 24, DType: dtype.BF16}
 	round.Placement = routing.Placement{NumExperts: 6, Size: 4, Physical: []int32{5, 5, 4, 3, 2, 1, 0, 5, 1}, RoundRobin: true}
 	add("replicas", 4, round, dirty, 1, even(4, 30), even(4, 280))
+	round.Placement = routing.Placement{NumExperts: 6, Size: 4, Physical: []int32{5, 5, 4, 1, 1}, AllowMissing: true}
+	add("missing experts", 4, round, dirty, 1, even(4, 30), even(4, 280))
+	round.Placement.Physical = []int32{}
+	add("all experts missing", 4, round, dirty, 0, even(4, 30))
 	add("65537 tokens", 2, ep.Config{NumExperts: 32, TopK: 2, Hidden: 16, DType: dtype.BF16}, distinct, 0, []int{65537, 3})
 	return list
 }

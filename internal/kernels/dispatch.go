@@ -29,7 +29,8 @@ const (
 	NumStamps   = 16 // words behind the counters, for builds that look for time
 )
 
-// Experts is where experts live: a table of int32 on the device, start[NumExperts+1], replicas[NumPhysical]. Experts have
+// Experts is where experts live: a table of int32 on the device, start[NumExperts+1], replicas[NumPhysical]; an expert
+// without a place has no replica. Experts have
 // global numbers in the order of (rank, local expert); the first More ranks own Per+1, the others Per.
 type Experts struct {
 	Table                                                                     uint64
@@ -261,7 +262,7 @@ const bulkBytes = 4 * 5 * 8192
 // private is the words of all warps' counters, as index.cu has them.
 const private = 8192
 
-func countingWarps(columns int) int { return max(1, min(12, private/columns)) }
+func countingWarps(columns int) int { return max(1, min(12, private/max(1, columns))) }
 
 // isFew reports whether weft_dispatch_few will do. Ranks need not agree.
 func isFew(a *DispatchArgs) bool {

@@ -18,7 +18,7 @@ struct Experts {
 __device__ __forceinline__ u32 quotient(u32 n, u32 inverse) { return inverse ? __umulhi(n, inverse) : n; } // 0: 2^32 / 1
 
 // NUM_STATS counters come before those of each local expert: dispatches, tokens, copies, copies to others, slots, ids that
-// are none, copies without room.
+// go nowhere, copies without room.
 #define NUM_STATS 8
 
 // STAMP notes when block 0 comes to a phase, in cycles, behind the counters: in a build that looks for time.
@@ -30,16 +30,18 @@ __device__ __forceinline__ u32 quotient(u32 n, u32 inverse) { return inverse ? _
 #define STAMP(stats, experts, i)
 #endif
 
-// replica_of chooses among replicas, or maps ids to numbers in another order.
+// replica_of chooses among replicas, or maps ids to numbers in another order; -1 for an expert without a place.
 __device__ __noinline__ int replica_of(const Experts &x, u32 source, u32 token, int id) {
     const int *start = (const int *)x.table;
     int at = start[id], n = start[id + 1] - at;
+    if (n == 0)
+        return -1;
     if (n > 1)
         at += (source + token) % n;
     return start[x.numExperts + 1 + at];
 }
 
-// place_of returns the global number of the expert that a choice goes to, or -1.
+// place_of returns the global number of the expert that a choice goes to, or -1: the id is none, or nobody has the expert.
 __device__ __forceinline__ int place_of(const Experts &x, u32 source, u32 token, int id) {
     if ((u32)id >= x.numExperts)
         return -1;
@@ -56,7 +58,7 @@ __device__ __forceinline__ u32 lanes_below() { return (1u << (threadIdx.x & 31))
 // PRIVATE is the words of all warps' counters: with many experts fewer warps count. COUNTERS is the most that do.
 #define PRIVATE 8192u
 #define COUNTERS 12u
-__device__ __forceinline__ u32 counting_warps(u32 columns) { return max(1u, min(COUNTERS, PRIVATE / columns)); }
+__device__ __forceinline__ u32 counting_warps(u32 columns) { return max(1u, min(COUNTERS, PRIVATE / max(1u, columns))); }
 
 // prefix_warps makes counters [warps][columns] exclusive prefix sums over warps, and sums the totals. A whole block; thread is
 // a number for each of its threads.
@@ -147,7 +149,7 @@ __device__ void index_count(const IndexArgs &d, const int *starts, u32 *mine, u3
         u32 same = __match_any_sync(~0u, l);
         if (l >= 0 && (same & lanes_below()) == 0)
             mine[l] += __popc(same);
-        if (bad && at < hi && at >= own && at < end && (u32)((const int *)d.ids)[at] >= x.numExperts)
+        if (bad && at < hi && at >= own && at < end && place_of(x, 0, 0, ((const int *)d.ids)[at]) < 0)
             atomicAdd(bad, 1u);
         __syncwarp();
     }
