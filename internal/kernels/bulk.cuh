@@ -24,56 +24,8 @@ struct Pipe {
 };
 
 #if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
-__device__ __forceinline__ void barrier_init(u64 *b, u32 n) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(n) : "memory");
-}
-__device__ __forceinline__ void barrier_expect(u64 *b, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void barrier_arrive(u64 *b) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
-}
-// barrier_wait waits for the phase; copies of this block alone end it, so it cannot last.
-__device__ __forceinline__ void barrier_wait(u64 *b, u32 parity) {
-    u32 done;
-    do {
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                     : "=r"(done) : "r"(shared_address(b)), "r"(parity) : "memory");
-    } while (!done);
-}
-// streaming is the L2 policy of data that nobody looks at twice.
-__device__ __forceinline__ u64 streaming() {
-    u64 p;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(p));
-    return p;
-}
-__device__ __forceinline__ void bulk_load(void *to, const void *from, u32 bytes, u64 *b) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(b)) : "memory");
-}
-// bulk_load_once is bulk_load of what nobody reads again.
-__device__ __forceinline__ void bulk_load_once(void *to, const void *from, u32 bytes, u64 *b, u64 policy) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
-                 ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(b)), "l"(policy) : "memory");
-}
-__device__ __forceinline__ void bulk_store(void *to, const void *from, u32 bytes, u64 policy) {
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;"
-                 ::"l"(to), "r"(shared_address(from)), "r"(bytes), "l"(policy) : "memory");
-}
-__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// bulk_read waits until all but the N latest groups have been read from shared memory.
-template <int N> __device__ __forceinline__ void bulk_read() {
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
-}
-__device__ __forceinline__ void bulk_complete() { asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async;" ::: "memory"); }
-
 // has_bulk says whether the launch came with the shared memory that bulk copies need.
-__device__ __forceinline__ bool has_bulk() {
-    u32 bytes;
-    asm volatile("mov.u32 %0, %dynamic_smem_size;" : "=r"(bytes));
-    return bytes >= BULK_SHARED;
-}
+__device__ __forceinline__ bool has_bulk() { return dynamic_shared_bytes() >= BULK_SHARED; }
 
 extern __shared__ __align__(128) u8 ring[];
 
@@ -84,10 +36,10 @@ __device__ void pipe_start(Pipe &pipe, u32 consumers) {
             barrier_init(&pipe.full[i], 1);
             barrier_init(&pipe.empty[i], consumers);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barrier_init_fence();
     }
     __syncthreads();
-    asm volatile("fence.proxy.async;" ::: "memory");
+    bulk_fence();
 }
 
 // store_piece copies a piece from shared memory to all its destinations, but not onto itself.
@@ -127,7 +79,7 @@ __device__ __noinline__ void bulk_copy(const Args &a, Shared &sh, Pipe &pipe) {
             if (w.visits > 1)
                 bulk_load(ring + s * COPY_CHUNK, source(sh, p, p.src), p.bytes, &pipe.full[s]);
             else
-                bulk_load_once(ring + s * COPY_CHUNK, source(sh, p, p.src), p.bytes, &pipe.full[s], policy);
+                bulk_load(ring + s * COPY_CHUNK, source(sh, p, p.src), p.bytes, &pipe.full[s], policy);
         }
     }
     if (threadIdx.x != 0)
@@ -225,14 +177,14 @@ template <class N> __device__ __noinline__ void bulk_sum(const Args &a, Shared &
         u8 *out = ring + RING + n % OUTS * OUT_BYTES;
         if (t == 0)
             bulk_read<OUTS - 1>(); // what was stored from this place has been read
-        asm volatile("bar.sync 1, %0;" ::"r"(adders) : "memory");
+        sync_some<1>(adders);
         for (u32 i = t * 16; i < p.bytes; i += adders * 16)
             *(uint4 *)(out + i) = add_unit<N>(in + i, chunk, size, avg);
         __syncwarp();
         if ((t & 31) == 0)
             barrier_arrive(&pipe.empty[s]);
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        asm volatile("bar.sync 2, %0;" ::"r"(adders) : "memory");
+        bulk_fence_shared();
+        sync_some<2>(adders);
         if (t == 0)
             store_piece(sh, p, rank, size, out, 0, policy);
     }

@@ -219,7 +219,7 @@ template <bool EXPERT_ROWS> __device__ __forceinline__ void combine(const Combin
     __shared__ u32 odd;
     const Args &a = d.meet;
     Ctl *c = a.ctl;
-    after_earlier();
+    follow();
     u32 t = threadIdx.x, size = d.dtype == F32 ? 4 : 2;
     // Alike on all ranks or not: only this rank's own accesses matter.
     u64 bits = d.to.out | (u64)d.to.outStride | (u64)d.hidden * size;
@@ -358,7 +358,7 @@ template <class N> __device__ void partials(const PartialArgs &d) {
 // weft_partials makes this rank's partial rows: for each received row the sum over its slots in k order, fp32 from +0, products
 // rounded; zeros without slots. To copy, it takes the rows of y instead. It waits for nobody.
 extern "C" __global__ void __launch_bounds__(EXPERT_THREADS, 1) weft_partials(const __grid_constant__ PartialArgs d) {
-    after_earlier();
+    follow();
     switch (d.dtype) {
     case F32: partials<NumF32>(d); break;
     case BF16: partials<NumBF16>(d); break;
@@ -388,7 +388,7 @@ template <class N> __device__ void add_bias(const BiasArgs &d) {
 
 // weft_bias rounds sums [numTokens, hidden] of fp32 plus up to two bias rows.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_bias(const __grid_constant__ BiasArgs d) {
-    after_earlier();
+    follow();
     switch (d.dtype) {
     case F32: add_bias<NumF32>(d); break;
     case BF16: add_bias<NumBF16>(d); break;

@@ -60,7 +60,7 @@ func TestLayout(t *testing.T) {
 	require.Zero(t, unsafe.Offsetof(c.Inbox)%16)
 	require.Zero(t, unsafe.Offsetof(c.Done)%128)
 	p := Program("sm_90a")
-	p.Source = text("protocol.cuh") + "\n" + b.String() + "extern \"C\" __global__ void nothing() {}\n"
+	p.Source = text("ptx.cuh") + text("protocol.cuh") + "\n" + b.String() + "extern \"C\" __global__ void nothing() {}\n"
 	_, err := nvrtc.Compile(p)
 	require.NoError(t, err)
 }

@@ -1,18 +1,5 @@
 // Copies of rows of bytes: the widest unit that alignment allows, several loads in flight for each thread.
 
-template <class V> __device__ __forceinline__ V load_stream(const V *p) { return *(const volatile V *)p; }
-template <> __device__ __forceinline__ uint4 load_stream(const uint4 *p) {
-    uint4 v;
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
-    return v;
-}
-template <> __device__ __forceinline__ uint2 load_stream(const uint2 *p) {
-    uint2 v;
-    asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
-    return v;
-}
-
 // Team is the threads that share one segment.
 struct Team {
     u32 id, size;

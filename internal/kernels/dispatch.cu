@@ -118,7 +118,7 @@ __device__ void start(const DispatchArgs &d, Route &r, u32 columns) {
 // Crew is the threads that work on the index: all of the block, or those that do not push meanwhile.
 struct Crew {
     u32 size;
-    __device__ void sync() const { asm volatile("bar.sync 1, %0;" ::"r"(size) : "memory"); }
+    __device__ void sync() const { sync_some<1>(size); }
 };
 
 // Tables are a block's counters in shared memory.
@@ -231,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_dispatch(const __g
     __shared__ u64 full[48];
     const Experts &x = d.ex.experts;
     const Args &a = d.meet;
-    after_earlier();
+    follow();
     STAMP(d.ex.stats, x, 0);
     u32 t = threadIdx.x, warp = t / 32;
     u64 e = next_epoch(a);

@@ -156,7 +156,7 @@ var stamps = envknob.Register("WEFT_KERNEL_STAMPS", "1: dispatch notes its phase
 var few = envknob.Register("WEFT_DISPATCH_FEW", "0: dispatches of at most 32 rows take the general kernel too", "0", "1")
 
 // exchangeFiles are the parts of the second translation unit.
-var exchangeFiles = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "async.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "dispatch.cu", "few.cu", "combine.cu"}
+var exchangeFiles = []string{"ptx.cuh", "protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "dispatch.cu", "few.cu", "combine.cu"}
 
 // ExchangeProgram is the source of dispatch and combine for an architecture.
 func ExchangeProgram(arch string) nvrtc.Program {

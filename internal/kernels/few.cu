@@ -106,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_dispatch_few(const
     __shared__ __align__(16) Few f;
     const Experts &x = d.ex.experts;
     const Args &a = d.meet;
-    after_earlier();
+    follow();
     STAMP(d.ex.stats, x, 0);
     u32 t = threadIdx.x, experts = x.numPhysical;
     bool has = t < d.tokens * x.topK;

@@ -162,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_index_count(const 
     __shared__ int starts[MAX_RANKS + 1];
     __shared__ u32 last, bad;
     const Experts &x = d.experts;
-    after_earlier();
+    follow();
     u32 t = threadIdx.x, columns = x.numLocal, width = columns + 1, warps = counting_warps(width), warp = t / 32;
     u32 *total = pool + warps * width;
     gathered_rows(d, starts);
@@ -238,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_index_place(const 
     extern __shared__ __align__(128) u32 pool[];
     __shared__ int starts[MAX_RANKS + 1];
     const Experts &x = d.experts;
-    after_earlier();
+    follow();
     u32 t = threadIdx.x, columns = x.numLocal, width = columns + 1, warps = counting_warps(width), warp = t / 32;
     u32 *total = pool + warps * width;
     gathered_rows(d, starts);
@@ -293,7 +293,7 @@ struct ExpandArgs {
 
 // weft_expand makes one copy for each slot, zeros in padding. A warp for each slot; it waits for nobody.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_expand(const __grid_constant__ ExpandArgs d) {
-    after_earlier();
+    follow();
     u32 slots = ((const int *)d.offsets)[d.numLocal], lane = threadIdx.x & 31;
     bool vector = ((d.dst | d.src | d.bytes) & 15) == 0;
     for (u64 s = (blockIdx.x * blockDim.x + threadIdx.x) / 32; s < slots; s += gridDim.x * (blockDim.x / 32)) {

@@ -1,38 +1,9 @@
 // The meetings of protocol.cuh: flags, lines, records, deadlines.
 
-__device__ __forceinline__ u64 load_acquire(const u64 *p) {
-    u64 v;
-    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-    return v;
-}
-__device__ __forceinline__ u64 load_relaxed(const u64 *p) {
-    u64 v;
-    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-    return v;
-}
-__device__ __forceinline__ void store_release(u64 *p, u64 v) {
-    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
-}
-__device__ __forceinline__ u64 clock_ns() {
-    u64 t;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-    return t;
-}
-
-// follow waits for what is in front of this kernel in its stream. Kernels are launched so that the GPU prepares them before the
-// one in front has ended, which saves most of the time between two of them (with eight ranks 6 us); nothing may be touched
-// before. No kernel lets the next one begin early: its blocks could take the place of blocks that others wait for.
-__device__ __forceinline__ void follow() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 // DELAY spins up to 4 us, now and then, before a store of data or of a flag: in a build that looks for races.
 #ifdef WEFT_DELAYS
 __device__ __noinline__ void delay() {
-    u32 tick, lane = threadIdx.x & 31;
-    asm volatile("mov.u32 %0, %clock;" : "=r"(tick));
+    u32 tick = clock_cycles(), lane = threadIdx.x & 31;
     tick = __shfl_sync(__activemask(), tick, __ffs(__activemask()) - 1); // one choice for a warp, else its threads add up
     u32 x = (tick ^ blockIdx.x * 0x9e3779b9u ^ (threadIdx.x - lane) * 0x85ebca6bu) * 2654435761u;
     x ^= x >> 15;
@@ -47,16 +18,10 @@ __device__ __noinline__ void delay() {
 #define DELAY()
 #endif
 
-__device__ __forceinline__ void store_relaxed(u64 *p, u64 v) {
-    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
-}
-__device__ __forceinline__ void line_store(Line *p, u32 a, u32 b, u32 flag) {
-    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(p), "r"(a), "r"(flag), "r"(b) : "memory");
-}
+__device__ __forceinline__ void line_store(Line *p, u32 a, u32 b, u32 flag) { store_line(p, a, b, flag); }
 __device__ __forceinline__ Line line_load(const Line *p) {
     Line v;
-    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.a), "=r"(v.flagA), "=r"(v.b), "=r"(v.flagB) : "l"(p) : "memory");
+    load_line(p, v.a, v.flagA, v.b, v.flagB);
     return v;
 }
 
@@ -196,12 +161,10 @@ __device__ bool last_block(const Args &a, Shared &sh, bool ordered) {
     if (gridDim.x == 1)
         return true;
     if (threadIdx.x == 0) {
-        u64 before;
         if (ordered && !(a.shared & 1))
             fence(a);
         // Cumulative: it carries what the other threads wrote before the barrier, and what the blocks before brought.
-        asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(&c->doneBlocks) : "memory");
-        sh.last = before == gridDim.x - 1;
+        sh.last = count_one(&c->doneBlocks) == gridDim.x - 1;
         if (ordered && !(a.shared & 1))
             fence(a);
     }
@@ -363,8 +326,8 @@ __device__ __forceinline__ u64 next_epoch(const Args &a) { return load_relaxed(&
 // barrier before its thread 0 comes here.
 __device__ __forceinline__ void count_epoch(Ctl *c) {
     u64 part = blockIdx.x == 0 ? WHOLE - (gridDim.x - 1) : 1;
-    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(&c->epoch), "l"(part) : "memory");
-    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(&c->launches), "l"(part) : "memory");
+    add_relaxed(&c->epoch, part);
+    add_relaxed(&c->launches, part);
 }
 
 // finish is the second meeting, after which peers may reuse what this rank read and read what it wrote. settled skips the

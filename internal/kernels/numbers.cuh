@@ -1,17 +1,6 @@
 // Element types: widening to fp32 and the one rounding back. Integers reduce in their own width. No contraction into FMA:
 // sums are __fadd_rn in rank order from +0, as the Go twins do them.
 
-__device__ float half_up(u16 x) {
-    float f;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x));
-    return f;
-}
-__device__ u16 half_down(float f) {
-    u16 x;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(x) : "f"(f));
-    return x;
-}
-
 // narrow8 encodes f in 8 bits with MAN bits of mantissa, to nearest even, saturating.
 template <int MAN, bool INF> __device__ __noinline__ u8 narrow8(float f) {
     const int EXP = 7 - MAN;
@@ -54,20 +43,16 @@ struct NumF32 : Float<float> {
 struct NumBF16 : Float<float> {
     typedef u16 Raw;
     static __device__ float up(u16 x) { return __uint_as_float((u32)x << 16); }
-    static __device__ u16 down(float f) {
-        u16 x;
-        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(x) : "f"(f));
-        return x;
-    }
+    static __device__ u16 down(float f) { return bf16_down(f); }
 };
 struct NumF16 : Float<float> {
     typedef u16 Raw;
-    static __device__ float up(u16 x) { return half_up(x); }
-    static __device__ u16 down(float f) { return half_down(f); }
+    static __device__ float up(u16 x) { return f16_up(x); }
+    static __device__ u16 down(float f) { return f16_down(f); }
 };
 struct NumE5M2 : Float<float> {
     typedef u8 Raw;
-    static __device__ float up(u8 x) { return half_up((u16)((u16)x << 8)); } // the upper byte of an fp16
+    static __device__ float up(u8 x) { return f16_up((u16)((u16)x << 8)); } // the upper byte of an fp16
     static __device__ u8 down(float f) { return narrow8<2, true>(f); }
 };
 struct NumE4M3 : Float<float> {
@@ -95,16 +80,8 @@ __device__ __forceinline__ i64 plus(i64 a, i64 b) { return (i64)((u64)a + (u64)b
 __device__ __forceinline__ float times(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ int times(int a, int b) { return (int)((u32)a * (u32)b); }
 __device__ __forceinline__ i64 times(i64 a, i64 b) { return (i64)((u64)a * (u64)b); }
-__device__ __forceinline__ float least(float a, float b) {
-    float r;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-    return r;
-}
-__device__ __forceinline__ float most(float a, float b) {
-    float r;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-    return r;
-}
+__device__ __forceinline__ float least(float a, float b) { return min_nan(a, b); }
+__device__ __forceinline__ float most(float a, float b) { return max_nan(a, b); }
 __device__ __forceinline__ int least(int a, int b) { return a < b ? a : b; }
 __device__ __forceinline__ int most(int a, int b) { return a > b ? a : b; }
 __device__ __forceinline__ i64 least(i64 a, i64 b) { return a < b ? a : b; }

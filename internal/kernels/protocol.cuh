@@ -14,12 +14,6 @@
 // Every spin looks at the abort words and at the clock. On expiry a rank writes a Record into pinned host memory, raises
 // the abort word of every rank and returns; nothing traps and nothing spins for ever.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
-
 #define MAX_RANKS 32
 #define MAX_PARTS 8
 #define NUM_RECORDS 8

@@ -143,18 +143,18 @@ __device__ __noinline__ void push_bulk(const DispatchArgs &d, const Route &r, u8
     memory += warp * STAGES * PIECE;
     if (lane == 0)
         for (u32 i = 0; i < STAGES; i++)
-            full_init(full + i);
-    async_fence(); // the barriers; and rows that earlier kernels wrote
+            barrier_init(full + i, 1);
+    bulk_fence(); // the barriers; and rows that earlier kernels wrote
     __syncwarp();
     for (u32 done = 0, loads = 0; done < mine; done += BATCH) {
         for (; loads < mine && loads < done + AHEAD; loads++) {
-            async_read<(STAGES - AHEAD + BATCH) / BATCH - 1>(); // what was stored from this stage has been read
+            bulk_read<(STAGES - AHEAD + BATCH) / BATCH - 1>(); // what was stored from this stage has been read
             __syncwarp();
             if (lane == 0) {
                 u32 i = warp + loads * STREAMS, token = r.first + i / pieces * r.step, at = i % pieces * PIECE;
                 u32 bytes = min(PIECE, d.rowBytes - at), s = loads % STAGES;
-                full_expect(full + s, bytes);
-                async_load(memory + s * PIECE, (const u8 *)d.src + (u64)token * d.srcStride + at, bytes, full + s, policy);
+                barrier_expect(full + s, bytes);
+                bulk_load(memory + s * PIECE, (const u8 *)d.src + (u64)token * d.srcStride + at, bytes, full + s, policy);
             }
         }
         Places p[BATCH];
@@ -164,7 +164,7 @@ __device__ __noinline__ void push_bulk(const DispatchArgs &d, const Route &r, u8
             p[b].n = 0;
             if (done + b < mine) {
                 p[b] = places_of(d, r, r.first + i / pieces * r.step);
-                full_wait(full + (done + b) % STAGES, (done + b) / STAGES & 1);
+                barrier_wait(full + (done + b) % STAGES, (done + b) / STAGES & 1);
             }
         }
         DELAY();
@@ -174,11 +174,11 @@ __device__ __noinline__ void push_bulk(const DispatchArgs &d, const Route &r, u8
             for (u32 b = 0; b < BATCH; b++)
                 if (lane < p[b].n && (BATCH == 1 || p[b].rank == (int)to)) {
                     u32 at = (warp + (done + b) * STREAMS) % pieces * PIECE;
-                    async_store((u8 *)p[b].row + at, memory + (done + b) % STAGES * PIECE, min(PIECE, d.rowBytes - at));
+                    bulk_store((u8 *)p[b].row + at, memory + (done + b) % STAGES * PIECE, min(PIECE, d.rowBytes - at));
                 }
-        async_commit();
+        bulk_commit();
     }
-    async_complete();
+    bulk_complete();
 }
 #endif
 

@@ -50,9 +50,7 @@ __device__ __forceinline__ u32 quantise4(const float v[4], float &scale) {
     u32 q = 0;
 #if __CUDA_ARCH__ >= 890
     if (!odd) { // the instruction drops the sign of NaN
-        u16 lo, hi;
-        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(lo) : "f"(x[1]), "f"(x[0]));
-        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(hi) : "f"(x[3]), "f"(x[2]));
+        u16 lo = e4m3_pair(x[0], x[1]), hi = e4m3_pair(x[2], x[3]);
         return lo | (u32)hi << 16;
     }
 #endif
@@ -87,7 +85,7 @@ __device__ __forceinline__ bool vectors4(u64 src, i64 stride, u32 dtype) {
 
 // weft_quantise: a warp for each group of 128 values. q [rows, hidden] and scales [rows, groups] without gaps.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_quantise(const __grid_constant__ QuantArgs d) {
-    after_earlier();
+    follow();
     u32 groups = (d.hidden + GROUP - 1) / GROUP, lane = threadIdx.x & 31;
     u32 rows = d.rows;
     if (d.numTokens) {

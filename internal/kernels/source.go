@@ -9,7 +9,7 @@ import (
 )
 
 // files are the parts of one translation unit, in the order in which they use each other.
-var files = []string{"protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "gather.cuh", "chunks.cuh", "bulk.cuh", "exchange.cu", "messages.cu",
+var files = []string{"ptx.cuh", "protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "gather.cuh", "chunks.cuh", "bulk.cuh", "exchange.cu", "messages.cu",
 	"reduce.cu", "small.cu"}
 
 //go:embed *.cuh *.cu
