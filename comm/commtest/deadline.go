@@ -9,6 +9,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/patience"
 )
 
 func contextWithCancel(t testing.TB) (context.Context, context.CancelCauseFunc) {
@@ -29,23 +30,31 @@ func requireTimeout(t testing.TB, err error, rank, missing int) {
 
 // deadlines are ranks that come late or not at all.
 func (s *suite) deadlines(t *testing.T) {
-	t.Run("late rank", s.lateRank)
-	t.Run("late rank of a group", s.lateInGroup)
-	t.Run("no message", s.noMessage)
-	t.Run("split", s.splitDeadline)
-	t.Run("slow is not late", s.slowIsNotLate)
+	for _, x := range []struct {
+		name string
+		wait time.Duration
+		test func(t testing.TB, wait time.Duration)
+	}{
+		{"late rank", 100 * time.Millisecond, s.lateRank},
+		{"late rank of a group", 100 * time.Millisecond, s.lateInGroup},
+		{"no message", 50 * time.Millisecond, s.noMessage},
+		{"split", 50 * time.Millisecond, s.splitDeadline},
+		{"slow is not late", 300 * time.Millisecond, s.slowIsNotLate},
+	} {
+		t.Run(x.name, func(t *testing.T) { patience.Try(t, x.wait, x.test) })
+	}
 }
 
-// lateRank lets one rank sleep beyond the timeout: Timeout naming it on all others, then a dead world.
-func (s *suite) lateRank(t *testing.T) {
+// lateRank lets one rank stay away beyond the timeout: Timeout naming it on all others, then a dead world.
+func (s *suite) lateRank(t testing.TB, wait time.Duration) {
 	const ranks, odd = 5, 3
-	w := s.hasty(t, ranks, 100*time.Millisecond)
+	w := s.hasty(t, ranks, wait)
 	errs, again := make([]error, ranks), make([]error, ranks)
 	err := w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
 		if c.Rank() == odd {
 			<-w.Done()
 		} else {
-			time.Sleep(time.Duration(c.Rank()) * 5 * time.Millisecond)
+			time.Sleep(time.Duration(c.Rank()) * wait / 20)
 		}
 		errs[c.Rank()] = host(ctx, c)
 		again[c.Rank()] = host(ctx, c)
@@ -65,8 +74,8 @@ func (s *suite) lateRank(t *testing.T) {
 }
 
 // lateInGroup lets a rank be late in a group: its peers there get Timeout, ranks outside are told.
-func (s *suite) lateInGroup(t *testing.T) {
-	w := s.hasty(t, 4, 100*time.Millisecond)
+func (s *suite) lateInGroup(t testing.TB, wait time.Duration) {
+	w := s.hasty(t, 4, wait)
 	errs := make([]error, 4)
 	_ = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
 		sub, err := c.Split(ctx, c.Rank()%2, 0)
@@ -91,8 +100,8 @@ func (s *suite) lateInGroup(t *testing.T) {
 }
 
 // noMessage waits for a message that nobody sends.
-func (s *suite) noMessage(t *testing.T) {
-	w := s.hasty(t, 3, 50*time.Millisecond)
+func (s *suite) noMessage(t testing.TB, wait time.Duration) {
+	w := s.hasty(t, 3, wait)
 	var got error
 	buffers := make([]comm.Buffer, 1)
 	Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
@@ -114,7 +123,7 @@ func (s *suite) noMessage(t *testing.T) {
 }
 
 // splitDeadline ends the wait of a Split by its own context.
-func (s *suite) splitDeadline(t *testing.T) {
+func (s *suite) splitDeadline(t testing.TB, wait time.Duration) {
 	w := s.hasty(t, 3, time.Minute)
 	errs := make([]error, 3)
 	_ = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
@@ -122,7 +131,7 @@ func (s *suite) splitDeadline(t *testing.T) {
 			<-w.Done()
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		_, errs[c.Rank()] = c.Split(ctx, 0, 0)
 		return errs[c.Rank()]
@@ -133,12 +142,12 @@ func (s *suite) splitDeadline(t *testing.T) {
 }
 
 // slowIsNotLate lets ranks take turns at being slow, together for longer than the timeout.
-func (s *suite) slowIsNotLate(t *testing.T) {
-	w := s.hasty(t, 3, 300*time.Millisecond)
+func (s *suite) slowIsNotLate(t testing.TB, wait time.Duration) {
+	w := s.hasty(t, 3, wait)
 	Run(t, w, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 		for i := range 6 {
 			if i%3 == c.Rank() {
-				time.Sleep(80 * time.Millisecond)
+				time.Sleep(wait / 15 * 4)
 			}
 			require.NoError(tb, host(ctx, c))
 		}
