@@ -16,60 +16,63 @@ import (
 
 // A rank that fails in any way ends every request with an error that names it, and later ones are refused with the same.
 func TestRankFailureEndsAllRequests(t *testing.T) {
-	stalled := make(chan struct{})
 	for name, tt := range map[string]struct {
-		before func(*batch.Batch) error
+		before func(stalled chan struct{}) error
 		text   string
 	}{
-		"panics": {func(*batch.Batch) error { panic("kernel fell over") }, "kernel fell over"},
-		"errors": {func(*batch.Batch) error { return errors.New("out of memory") }, "out of memory"},
-		"stalls": {func(*batch.Batch) error { <-stalled; return errors.New("too late") }, "timeout"},
+		"panics": {func(chan struct{}) error { panic("kernel fell over") }, "kernel fell over"},
+		"errors": {func(chan struct{}) error { return errors.New("out of memory") }, "out of memory"},
+		"stalls": {func(stalled chan struct{}) error { <-stalled; return errors.New("too late") }, "timeout"},
 	} {
 		for _, l := range []layout{{"tp2", 2, 1}, {"dp2tp2", 2, 2}, {"dp8", 1, 8}} {
 			for _, rank := range []int{0, l.tp*l.dp - 1} {
 				t.Run(fmt.Sprintf("%s/%s/rank%d", name, l.name, rank), func(t *testing.T) {
-					steps := 0
-					r := start(t, config(l), 200*time.Millisecond, func(i int, m *rankModel) {
-						if i == rank {
-							m.before = func(b *batch.Batch) error {
-								if steps++; steps == 3 {
-									return tt.before(b)
-								}
-								return nil
-							}
-						}
-					})
-					begun := time.Now()
-					var hs []*Handle
-					for i := range 12 {
-						h, err := r.Submit(t.Context(), Request{IDs: prompt(i, 20), MaxTokens: 30, IgnoreEOS: true})
-						if err != nil { // it has died already
-							require.ErrorIs(t, err, ErrDead)
-							break
-						}
-						hs = append(hs, h)
-					}
-					for _, h := range hs {
-						out, err := h.Wait(t.Context())
-						require.ErrorIs(t, err, ErrDead)
-						require.ErrorContains(t, err, fmt.Sprintf("rank %d", rank))
-						require.ErrorContains(t, err, tt.text)
-						require.Equal(t, FinishError, out.Reason)
-					}
-					require.Less(t, time.Since(begun), 5*time.Second)
-					_, err := r.Submit(t.Context(), Request{IDs: prompt(1, 2), MaxTokens: 1})
-					require.ErrorIs(t, err, ErrDead)
-					require.ErrorContains(t, err, fmt.Sprintf("rank %d", rank))
-					require.ErrorIs(t, r.Close(t.Context()), ErrDead)
-					require.Zero(t, r.Stats().Total().KVUsed)
-					if name == "stalls" {
-						stalled <- struct{}{}
-					}
-					<-r.Done()
+					// In a bubble no rank is late because the machine is.
+					synctest.Test(t, func(t *testing.T) { failOneRank(t, l, rank, tt.before, tt.text) })
 				})
 			}
 		}
 	}
+}
+
+// failOneRank lets a rank call before in its third step, and wants text in the error of every request.
+func failOneRank(t *testing.T, l layout, rank int, before func(stalled chan struct{}) error, text string) {
+	steps, stalled := 0, make(chan struct{})
+	r := start(t, config(l), 200*time.Millisecond, func(i int, m *rankModel) {
+		if i == rank {
+			m.before = func(b *batch.Batch) error {
+				if steps++; steps == 3 {
+					return before(stalled)
+				}
+				return nil
+			}
+		}
+	})
+	begun := time.Now()
+	var hs []*Handle
+	for i := range 12 {
+		h, err := r.Submit(t.Context(), Request{IDs: prompt(i, 20), MaxTokens: 30, IgnoreEOS: true})
+		if err != nil { // it has died already
+			require.ErrorIs(t, err, ErrDead)
+			break
+		}
+		hs = append(hs, h)
+	}
+	for _, h := range hs {
+		out, err := h.Wait(t.Context())
+		require.ErrorIs(t, err, ErrDead)
+		require.ErrorContains(t, err, fmt.Sprintf("rank %d", rank))
+		require.ErrorContains(t, err, text)
+		require.Equal(t, FinishError, out.Reason)
+	}
+	require.Less(t, time.Since(begun), 5*time.Second)
+	_, err := r.Submit(t.Context(), Request{IDs: prompt(1, 2), MaxTokens: 1})
+	require.ErrorIs(t, err, ErrDead)
+	require.ErrorContains(t, err, fmt.Sprintf("rank %d", rank))
+	require.ErrorIs(t, r.Close(t.Context()), ErrDead)
+	require.Zero(t, r.Stats().Total().KVUsed)
+	close(stalled)
+	<-r.Done()
 }
 
 // Where no collective times out, the step timeout names the rank that is stuck, and only that one: the others wait for it in a
