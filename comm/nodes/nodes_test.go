@@ -19,6 +19,7 @@ import (
 	"github.com/weftgo/weft/comm/commtest"
 	"github.com/weftgo/weft/comm/local"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/patience"
 )
 
 func TestMain(m *testing.M) {
@@ -147,8 +148,10 @@ func TestRest(t *testing.T) {
 
 // A rank that does not come is named by its rank in the whole world; ranks of its column may name one that waits for it. All
 // others are told.
-func TestLate(t *testing.T) {
-	w := open(t, 2, 3, 100*time.Millisecond)
+func TestLate(t *testing.T) { patience.Try(t, 100*time.Millisecond, late) }
+
+func late(t testing.TB, wait time.Duration) {
+	w := open(t, 2, 3, wait)
 	errs := make([]error, 6)
 	_ = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
 		if c.Rank() == 4 {

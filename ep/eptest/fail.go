@@ -14,6 +14,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/internal/patience"
 )
 
 func isInvalid(err error, text string) bool {
@@ -162,11 +163,15 @@ func testLate(t *testing.T, on *rig) {
 // testDying: when a rank panics, fails or leaves before or between the halves of an exchange, every other rank gets an
 // error that names it, and nobody hangs.
 func testDying(t *testing.T, on *rig) {
+	patience.Try(t, 300*time.Millisecond, func(t testing.TB, wait time.Duration) { dying(t, on, wait) })
+}
+
+func dying(t testing.TB, on *rig, wait time.Duration) {
 	const ranks, dead = 4, 2
 	cfg := ep.Config{NumExperts: 8, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
 	boom := errors.New("boom")
 	for _, how := range []string{"panic before", "panic between", "error between", "silent before", "silent between"} {
-		w := on.open(t, ranks, 300*time.Millisecond)
+		w := on.open(t, ranks, wait)
 		var mu sync.Mutex
 		var heard []error
 		start := time.Now()
