@@ -17,6 +17,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/patience"
 	"github.com/weftgo/weft/nccl"
 )
 
@@ -64,7 +65,7 @@ func runCases(t *testing.T, worlds ...*comm.World) {
 }
 
 // openTwo opens a world of four ranks as two processes would: with a store between.
-func openTwo(t *testing.T, s rendezvous.Store, timeout time.Duration) [2]*comm.World {
+func openTwo(t testing.TB, s rendezvous.Store, timeout time.Duration) [2]*comm.World {
 	t.Helper()
 	var worlds [2]*comm.World
 	var wg sync.WaitGroup
@@ -84,7 +85,7 @@ func openTwo(t *testing.T, s rendezvous.Store, timeout time.Duration) [2]*comm.W
 	return worlds
 }
 
-func closeBoth(t *testing.T, worlds [2]*comm.World) {
+func closeBoth(t testing.TB, worlds [2]*comm.World) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for _, w := range worlds {
@@ -127,7 +128,11 @@ func TestFakeStoreLate(t *testing.T) {
 	if !withFake(t, nil) {
 		return
 	}
-	worlds := openTwo(t, rendezvous.NewMemory(), 200*time.Millisecond)
+	patience.Try(t, 200*time.Millisecond, fakeStoreLate)
+}
+
+func fakeStoreLate(t testing.TB, wait time.Duration) {
+	worlds := openTwo(t, rendezvous.NewMemory(), wait)
 	errs := make([]error, 4)
 	var wg sync.WaitGroup
 	for _, w := range worlds {
@@ -179,7 +184,9 @@ func TestFakeStoreAbsent(t *testing.T) {
 
 // A failure inside NCCL shows at the next Wait of the rank, by its class, and ends the world.
 func TestFakeAsyncError(t *testing.T) {
-	if !withFake(t, nil) {
+	// The variable is there from the start, because a new one moves the table that the stand-in's threads read.
+	const nobody = "-1:0"
+	if !withFake(t, []string{"FAKE_NCCL_ASYNC=" + nobody}) {
 		return
 	}
 	for code, class := range map[string]comm.Code{"6": comm.Remote, "3": comm.Internal, "2": comm.Internal} {
@@ -194,7 +201,7 @@ func TestFakeAsyncError(t *testing.T) {
 			}
 			return errs[c.Rank()]
 		})
-		require.NoError(t, os.Unsetenv("FAKE_NCCL_ASYNC"))
+		require.NoError(t, os.Setenv("FAKE_NCCL_ASYNC", nobody))
 		require.ErrorIs(t, err, class)
 		require.ErrorIs(t, errs[1], class)
 		require.ErrorContains(t, errs[1], "injected into rank 1")
@@ -209,7 +216,11 @@ func TestFakeWrongOrder(t *testing.T) {
 	if !withFake(t, nil) {
 		return
 	}
-	w := openFake(t, 2, 200*time.Millisecond, nil)
+	patience.Try(t, 200*time.Millisecond, fakeWrongOrder)
+}
+
+func fakeWrongOrder(t testing.TB, wait time.Duration) {
+	w := openFake(t, 2, wait, nil)
 	errs := make([]error, 2)
 	begin := time.Now()
 	_ = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
