@@ -154,11 +154,17 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if conn == nil {
 		return nil, nil
 	}
+	return c.Group(conn, rank, size), nil
+}
+
+// Group makes the handle of a group of c's world over another Conn of this rank. Split calls it; others are drivers made of
+// drivers, whose parts are groups already.
+func (c *Comm) Group(conn Conn, rank, size int) *Comm {
 	sub := New(conn, rank, size)
 	sub.worldRank = c.worldRank
 	sub.world.Store(c.world.Load())
 	sub.tracer = c.tracer
-	return sub, nil
+	return sub
 }
 
 // Wait blocks until the stream's work is done. Asynchronous errors appear here.

@@ -82,6 +82,19 @@ func AbortedError(op string, rank int, cause error) *Error {
 	return err
 }
 
+// Blamed returns the rank of the world that an error is about: the Peer that it names, else the rank whose call failed; NoPeer when
+// err holds no Error. It is who to leave behind with World.Without.
+func Blamed(err error) int {
+	e := (*Error)(nil)
+	switch {
+	case !errors.As(err, &e):
+		return NoPeer
+	case e.Peer != NoPeer:
+		return e.Peer
+	}
+	return e.Rank
+}
+
 // Errorf makes an Error whose cause is a formatted text.
 func Errorf(op string, rank int, code Code, format string, args ...any) *Error {
 	return &Error{Op: op, Rank: rank, Peer: NoPeer, Code: code, Err: fmt.Errorf(format, args...)}

@@ -22,6 +22,9 @@ type World struct {
 	dead  atomic.Bool // done is closed: what every call looks at
 	mu    sync.Mutex
 	err   error
+
+	inside   []chan struct{} // for each local rank of the latest Run: closed when its function has returned
+	reformed atomic.Bool     // Without was called
 }
 
 // NewWorld gathers the Comms that a driver opened in this process, one for each local rank.
@@ -99,8 +102,16 @@ func (w *World) Run(ctx context.Context, fn func(ctx context.Context, c *Comm) e
 	errs := make([]error, len(w.local))
 	var once sync.Once
 	var wg sync.WaitGroup
+	inside := make([]chan struct{}, len(w.local))
+	for i := range inside {
+		inside[i] = make(chan struct{})
+	}
+	w.mu.Lock()
+	w.inside = inside
+	w.mu.Unlock()
 	for i, c := range w.local {
 		wg.Go(func() {
+			defer close(inside[i])
 			w.rank(ctx, c, fn, func(err error) {
 				errs[i] = err
 				once.Do(func() {

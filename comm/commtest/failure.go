@@ -35,6 +35,8 @@ func (s *suite) failures(t *testing.T) {
 	t.Run("abort", s.abort)
 	t.Run("context", s.contextEnds)
 	t.Run("close", s.closeDead)
+	t.Run("reform", s.reform)
+	t.Run("reform without a stuck rank", s.reformStuck)
 }
 
 // rankFails lets rank 2 fail while the others are in a collective or about to call one.

@@ -25,6 +25,7 @@ type conn struct {
 	scratch []comm.Buffer // kept until Close
 	call    call          // the operation under way, with what its steps need, so that none allocates
 	closed  atomic.Bool
+	levels  [2]*comm.Comm // inside, between; made when asked for
 }
 
 func (c *conn) world() *comm.World { return c.s.world }
@@ -47,17 +48,25 @@ func (c *conn) Abort(cause error) {
 	}
 }
 
-// settle makes an error of a world below this world's. What ended because this world had died says so.
+// settle makes an error of a world below this world's. What ended because this world had died says so, and so does a deadline
+// that passed because the rank it names was itself waiting.
 func (c *conn) settle(below *comm.Comm, op string, err error) error {
 	if err == nil {
 		return nil
 	}
+	out := c.translate(below, op, err)
 	if errors.Is(err, comm.Aborted) {
 		if cause := c.world().Err(); cause != nil {
 			return comm.AbortedError(op, c.rank, fmt.Errorf("the world is dead: %w", cause))
 		}
 	}
-	return c.translate(below, op, err)
+	if errors.Is(err, comm.Timeout) {
+		e, own := (*comm.Error)(nil), (*comm.Error)(nil)
+		if cause := c.s.judged(); errors.As(cause, &e) && errors.As(out, &own) && e.Peer != own.Peer {
+			return comm.AbortedError(op, c.rank, fmt.Errorf("the world is dead: %w", cause))
+		}
+	}
+	return out
 }
 
 // Wait waits for the stream in both drivers.

@@ -54,6 +54,7 @@ type shared struct {
 	watches sync.WaitGroup
 	mu      sync.Mutex
 	open    int // conns that are not closed
+	deaths  map[place]error
 }
 
 // add makes the ranks of a node.
@@ -146,7 +147,7 @@ func (s *shared) watch() {
 	s.stop = make(chan struct{})
 	seen := map[*comm.World]bool{}
 	for _, c := range s.conns {
-		for _, below := range []*comm.Comm{c.in, c.out} {
+		for key, below := range map[place]*comm.Comm{{false, c.node}: c.in, {true, c.local}: c.out} {
 			w := below.World()
 			if w == nil || seen[w] {
 				continue
@@ -155,7 +156,7 @@ func (s *shared) watch() {
 			s.watches.Go(func() {
 				select {
 				case <-w.Done():
-					s.world.Abort(c.translate(below, "world", w.Err()))
+					s.died(key, c.translate(below, "world", w.Err()))
 				case <-s.stop:
 				}
 			})

@@ -21,6 +21,7 @@ type gpu struct {
 	ranks   int          // that share it
 	blocks  int          // of one rank
 	release func() error // of the hold on dev, while ranks may wait for each other; nil for a world of one
+	lost    bool         // no rank that is left uses it; see leaveBehind
 
 	mu  sync.Mutex   // of aux
 	aux *cuda.Stream // for work that waits for no rank: one for all, because hardware queues are few
@@ -52,6 +53,7 @@ type world struct {
 	once  sync.Once
 	dead  chan struct{}
 	cause error // set before dead is closed
+	lost  bool  // some rank is: memory that all GPUs look at stays
 
 	numGroups atomic.Uint64
 }
@@ -81,6 +83,7 @@ type rank struct {
 	w     *world
 	index int  // in the world
 	away  bool // in another process
+	lost  bool // its goroutine or its GPU may be stuck; see leaveBehind
 	gpu   *gpu
 	main  *conn
 
@@ -212,6 +215,9 @@ func (w *world) close(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Timeout+5*time.Second)
 	defer cancel()
 	for _, r := range w.local {
+		if r.lost {
+			continue
+		}
 		if err := r.own.Wait(limit); err != nil {
 			return comm.Errorf("close", r.index, comm.Internal, "its kernels do not end, so no memory is freed: %w", err)
 		}
@@ -222,15 +228,18 @@ func (w *world) close(ctx context.Context) error {
 	return w.free()
 }
 
-// free gives everything back.
+// free gives everything back but what was left behind.
 func (w *world) free() error {
 	var errs []error
 	for _, g := range w.gpus {
-		if g.release != nil {
+		if g.release != nil && !g.lost {
 			errs = append(errs, g.release())
 		}
 	}
 	for _, r := range w.local {
+		if r.lost {
+			continue
+		}
 		errs = append(errs, r.arena.close())
 		if r.bounce != nil {
 			errs = append(errs, r.bounce.Close())
@@ -243,11 +252,14 @@ func (w *world) free() error {
 		}
 	}
 	w.ranks, w.local = nil, nil
-	if w.pinned != nil {
+	if w.pinned != nil && !w.lost {
 		errs = append(errs, w.pinned.Close())
 		w.pinned = nil
 	}
 	for _, g := range w.gpus {
+		if g.lost {
+			continue
+		}
 		if g.aux != nil {
 			errs = append(errs, g.aux.Close())
 		}

@@ -167,6 +167,29 @@ func (d *device) Copy(_ comm.Stream, dst, src comm.Buffer) error {
 	return nil
 }
 
+// Without opens the world of what is left over the same heap. What missing ranks had is given back, as with a GPU that others
+// use too.
+func (d *device) Without(ctx context.Context, missing, stuck []int) (*comm.World, error) {
+	below, err := d.Conn.(comm.Reformer).Without(ctx, missing, stuck)
+	if err != nil {
+		return nil, err
+	}
+	d.heap.mu.Lock()
+	clear(d.heap.blocks)
+	d.heap.used = 0
+	d.heap.mu.Unlock()
+	return over(below, d.heap, make([]int, below.Size())), nil
+}
+
+// over puts devices over the ranks of a world.
+func over(below *comm.World, h *heap, ops []int) *comm.World {
+	var comms []*comm.Comm
+	for i, c := range below.Local() {
+		comms = append(comms, comm.New(&device{Conn: c.Conn(), heap: h, rank: i, ops: &ops[i]}, i, below.Size()))
+	}
+	return comm.NewWorld(comms)
+}
+
 // rig is a staged world over a device that no machine has.
 type rig struct {
 	below *comm.World
@@ -179,11 +202,7 @@ func newRig(t testing.TB, ranks int, timeout time.Duration, cfg Config) *rig {
 	below, err := local.Open(local.Config{Ranks: ranks, Timeout: timeout})
 	require.NoError(t, err)
 	r := &rig{heap: &heap{blocks: map[uintptr][]byte{}}, ops: make([]int, ranks)}
-	var comms []*comm.Comm
-	for i, c := range below.Local() {
-		comms = append(comms, comm.New(&device{Conn: c.Conn(), heap: r.heap, rank: i, ops: &r.ops[i]}, i, ranks))
-	}
-	r.below = comm.NewWorld(comms)
+	r.below = over(below, r.heap, r.ops)
 	r.World, err = Open(r.below, cfg)
 	require.NoError(t, err)
 	return r

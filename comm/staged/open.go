@@ -38,6 +38,7 @@ func Open(world *comm.World, cfg Config) (*comm.World, error) {
 			return nil, err
 		}
 		conn.bond = b
+		b.conns = append(b.conns, conn)
 		comms = append(comms, comm.New(conn, c.Rank(), c.Size()))
 	}
 	w := comm.NewWorld(comms)
@@ -55,6 +56,7 @@ func Open(world *comm.World, cfg Config) (*comm.World, error) {
 // bond ends the world when the one below dies by itself, as one of several processes does when another is lost.
 type bond struct {
 	below *comm.World
+	conns []*conn
 	open  atomic.Int32 // ranks of this process that have not closed
 	stop  chan struct{}
 	watch sync.WaitGroup
