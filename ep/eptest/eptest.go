@@ -54,6 +54,7 @@ func TestOn(t *testing.T, create New, open Open) {
 	t.Run("NaN stays in its token", func(t *testing.T) { testNaN(t, on) })
 	t.Run("late rank", func(t *testing.T) { testLate(t, on) })
 	t.Run("dying rank", func(t *testing.T) { testDying(t, on) })
+	t.Run("without ranks", func(t *testing.T) { testWithout(t, on) })
 	t.Run("allocations", func(t *testing.T) { testAllocations(t, on) })
 }
 

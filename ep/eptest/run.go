@@ -138,6 +138,9 @@ func run(ctx context.Context, c *comm.Comm, x ep.Exchanger, s Step, o options) e
 	if err := v.compare(cfg, s, r); err != nil {
 		return fmt.Errorf("rank %d: %v: %w", me, s, err)
 	}
+	if got, want := list[int32](r.Dropped), droppedOf(cfg, s, me); int64(got[0]) != want || got[1] != 0 {
+		return fmt.Errorf("rank %d: %v: %v ids and copies dropped, want %d and 0", me, s, got, want)
+	}
 	y := r.Y
 	if o.ownY {
 		nan := make([]float32, y.Rows()*cfg.Hidden)
