@@ -22,6 +22,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/examples/internal/deploy"
 	"github.com/weftgo/weft/examples/internal/workload"
+	"github.com/weftgo/weft/internal/patience"
 )
 
 // long is a request that would run for a good while.
@@ -69,8 +70,10 @@ func TestDisconnect(t *testing.T) {
 }
 
 // A client that reads nothing is given up after the write timeout.
-func TestSlowClient(t *testing.T) {
-	r := start(t, "tp1", func(d *deploy.Config, c *Config) { c.WriteTimeout = 200 * time.Millisecond })
+func TestSlowClient(t *testing.T) { patience.Try(t, 200*time.Millisecond, slowClient) }
+
+func slowClient(t testing.TB, wait time.Duration) {
+	r := start(t, "tp1", func(d *deploy.Config, c *Config) { c.WriteTimeout = wait })
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
@@ -84,8 +87,10 @@ func TestSlowClient(t *testing.T) {
 }
 
 // A body that does not come in time, or is too large.
-func TestBodies(t *testing.T) {
-	r := start(t, "tp1", func(_ *deploy.Config, c *Config) { c.ReadTimeout, c.MaxBodyBytes = 50*time.Millisecond, 1000 })
+func TestBodies(t *testing.T) { patience.Try(t, 50*time.Millisecond, bodies) }
+
+func bodies(t testing.TB, wait time.Duration) {
+	r := start(t, "tp1", func(_ *deploy.Config, c *Config) { c.ReadTimeout, c.MaxBodyBytes = wait, 1000 })
 	require.Contains(t, r.refused("/v1/completions", 413, object{"prompt": strings.Repeat("x", 1001)}), "1000")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	require.NoError(t, err)
@@ -164,31 +169,37 @@ func TestDeadRank(t *testing.T) {
 
 // A rank that stalls in the middle of a step, with clients waiting: they, /health and later requests get 503 with its name.
 func TestStalledRank(t *testing.T) {
-	for _, c := range []struct {
-		layout        string
-		step, timeout time.Duration
-	}{{"dp2+ep2:alltoall", 300 * time.Millisecond, time.Hour}, {"dp2+ep2:agrs", time.Hour, 300 * time.Millisecond}, {"tp2", 300 * time.Millisecond, time.Hour}} {
-		t.Run(fmt.Sprintf("%s/step%v", c.layout, c.step), func(t *testing.T) {
-			r := start(t, c.layout, func(d *deploy.Config, _ *Config) { d.StepTimeout, d.Timeout = c.step, c.timeout })
-			r.complete(object{"prompt": "Hello", "max_tokens": 1})
-			r.idle() // nobody runs, so the observer may be set
-			stalled := make(chan struct{})
-			defer close(stalled)
-			r.d.Models[1].MoELayers()[2].SetObserver(func([]int32, []float32) { <-stalled })
-			waits := make(chan string)
-			go func() { waits <- r.refused("/v1/completions", 503, long(false)) }()
-			require.Contains(t, <-waits, "rank 1")
-			status, text := r.get("/health")
-			require.Equal(t, 503, status)
-			require.Contains(t, text, "rank 1")
-			require.NotContains(t, text, "rank 0 in")
-			require.Contains(t, r.refused("/v1/completions", 503, object{"prompt": "x"}), "rank 1")
-			resp := r.post("/v1/chat/completions", object{"messages": []object{{"role": "user", "content": "x"}}, "stream": true})
-			require.Equal(t, 503, resp.StatusCode)
-			require.Equal(t, "1", resp.Header.Get("Retry-After"))
-			resp.Body.Close()
+	for layout, byStep := range map[string]bool{"dp2+ep2:alltoall": true, "dp2+ep2:agrs": false, "tp2": true} {
+		t.Run(layout, func(t *testing.T) {
+			patience.Try(t, 300*time.Millisecond, func(t testing.TB, wait time.Duration) {
+				r := start(t, layout, func(d *deploy.Config, _ *Config) {
+					if d.StepTimeout, d.Timeout = time.Hour, wait; byStep {
+						d.StepTimeout, d.Timeout = wait, time.Hour
+					}
+				})
+				r.stall(t)
+			})
 		})
 	}
+}
+
+// stall lets rank 1 stall, and wants it named wherever the server is asked.
+func (r *rig) stall(t testing.TB) {
+	r.complete(object{"prompt": "Hello", "max_tokens": 1})
+	r.idle() // nobody runs, so the observer may be set
+	stalled := make(chan struct{})
+	defer close(stalled)
+	r.d.Models[1].MoELayers()[2].SetObserver(func([]int32, []float32) { <-stalled })
+	require.Contains(t, r.refused("/v1/completions", 503, long(false)), "rank 1")
+	status, text := r.get("/health")
+	require.Equal(t, 503, status)
+	require.Contains(t, text, "rank 1")
+	require.NotContains(t, text, "rank 0 in")
+	require.Contains(t, r.refused("/v1/completions", 503, object{"prompt": "x"}), "rank 1")
+	resp := r.post("/v1/chat/completions", object{"messages": []object{{"role": "user", "content": "x"}}, "stream": true})
+	require.Equal(t, 503, resp.StatusCode)
+	require.Equal(t, "1", resp.Header.Get("Retry-After"))
+	resp.Body.Close()
 }
 
 func TestDrain(t *testing.T) {
