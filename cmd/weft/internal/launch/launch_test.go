@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -56,8 +57,14 @@ func program(mode string) int {
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		fmt.Println("ready")
-		if rank == 1 && os.Getenv("WEFT_TEST_END") != "" {
-			return 9
+		if path := os.Getenv("WEFT_TEST_END"); path != "" { // rank 1 ends, as soon as rank 0 ignores what it will be told
+			if rank == 1 {
+				for _, err := os.Stat(path); err != nil; _, err = os.Stat(path) {
+					time.Sleep(time.Millisecond)
+				}
+				return 9
+			}
+			_ = os.WriteFile(path, nil, 0o600)
 		}
 		time.Sleep(time.Minute)
 	case "launcher": // a launcher of stubborn ranks, for a test that kills it
@@ -254,7 +261,7 @@ func TestGrace(t *testing.T) {
 	require.Contains(t, errs.String(), "exited with code 7; 2 more on this node have 200ms to end")
 	require.Contains(t, errs.String(), "was killed by SIGTERM")
 
-	cfg, _, errs = config(2, "stubborn", "WEFT_TEST_END=x")
+	cfg, _, errs = config(2, "stubborn", "WEFT_TEST_END="+filepath.Join(t.TempDir(), "ready"))
 	cfg.Grace = 200 * time.Millisecond
 	require.Equal(t, 9, run(t, cfg))
 	require.Contains(t, errs.String(), "killing 1 processes that did not end within 200ms of SIGTERM")

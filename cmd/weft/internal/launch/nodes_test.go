@@ -13,7 +13,7 @@ import (
 )
 
 // nodes runs one launcher a node.
-func nodes(t *testing.T, n int, mode string, more ...string) (codes []int, out, errs []*buffer) {
+func nodes(t *testing.T, n int, grace time.Duration, mode string, more ...string) (codes []int, out, errs []*buffer) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	addr := l.Addr().String()
@@ -23,7 +23,7 @@ func nodes(t *testing.T, n int, mode string, more ...string) (codes []int, out, 
 	for node := range n {
 		var cfg Config
 		cfg, out[node], errs[node] = config(2, mode, more...)
-		cfg.Nodes, cfg.Node, cfg.Store, cfg.Token, cfg.Grace = n, node, addr, "shared", 300*time.Millisecond
+		cfg.Nodes, cfg.Node, cfg.Store, cfg.Token, cfg.Grace = n, node, addr, "shared", grace
 		wg.Go(func() {
 			var err error
 			codes[node], err = Run(t.Context(), cfg, nil)
@@ -35,17 +35,17 @@ func nodes(t *testing.T, n int, mode string, more ...string) (codes []int, out, 
 }
 
 func TestSeveralNodes(t *testing.T) {
-	codes, out, errs := nodes(t, 2, "store")
+	codes, out, errs := nodes(t, 2, 10*time.Second, "store")
 	require.Equal(t, []int{0, 0}, codes, "%v %v", errs[0], errs[1])
 	require.Contains(t, out[1].String(), "[2] all here")
 	require.Contains(t, out[1].String(), "[3] all here")
 
-	codes, out, _ = nodes(t, 2, "environment")
+	codes, out, _ = nodes(t, 2, 10*time.Second, "environment")
 	require.Equal(t, []int{0, 0}, codes)
 	require.Contains(t, out[1].String(), "[3] 3 4 1 2 3 4 1 2 1 127.0.0.1 true true true\n")
 
 	// A rank that dies on one node ends the ranks of the other, which do not use the store.
-	codes, _, errs = nodes(t, 2, "fail")
+	codes, _, errs = nodes(t, 2, 300*time.Millisecond, "fail")
 	require.Equal(t, 7, codes[0])
 	require.NotZero(t, codes[1])
 	require.Contains(t, errs[1].String(), "rank 1 (pid")
@@ -55,7 +55,7 @@ func TestSeveralNodes(t *testing.T) {
 // A rank that is killed on node 1 is named on both nodes, by the store and by both launchers.
 func TestRankDiesOnAnotherNode(t *testing.T) {
 	for _, end := range []string{"killed", "exit"} {
-		codes, out, errs := nodes(t, 2, "store", "WEFT_TEST_END="+end, "WEFT_TEST_VICTIM=3")
+		codes, out, errs := nodes(t, 2, 10*time.Second, "store", "WEFT_TEST_END="+end, "WEFT_TEST_VICTIM=3")
 		require.Equal(t, map[string]int{"killed": 137, "exit": 5}[end], codes[1])
 		require.NotZero(t, codes[0])
 		for rank := range 3 {
