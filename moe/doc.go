@@ -28,6 +28,12 @@
 // Shared experts run on every token and are added exactly once: with an exchanger whole, on the rank's own rows, as a bias
 // of Combine; else sliced over all ranks, inside the one reduction.
 //
+// # Missing experts
+//
+// Config.Placement may lack experts, as that of the ranks that are left when others died does (routing.Placement.Without): a token that
+// chose one goes without it. The weights of its other experts stay as they are: dividing by what is left would change every
+// token that lost little, and has no answer for one that lost all. The exchanger counts what it dropped (ep.Stats.DroppedIDs).
+//
 // # Bits
 //
 // A rank's partial row for a token is the fp32 sum over its experts in k order, from +0, each product of weight and value
