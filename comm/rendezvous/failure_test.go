@@ -33,9 +33,10 @@ func TestMain(m *testing.M) {
 // process is one process of a job: it joins, says so, and waits for the others, who do not answer. It prints the error.
 func process(addr string) {
 	rank, _ := strconv.Atoi(os.Getenv("WEFT_TEST_RANK"))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	silence, _ := time.ParseDuration(os.Getenv("WEFT_TEST_SILENCE"))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*silence)
 	defer cancel()
-	c, err := Join(ctx, Job{Rank: rank, Size: 4, Address: addr, Token: os.Getenv("WEFT_TEST_TOKEN")}, Config{Silence: time.Second, Log: quiet})
+	c, err := Join(ctx, Job{Rank: rank, Size: 4, Address: addr, Token: os.Getenv("WEFT_TEST_TOKEN")}, Config{Silence: silence, Log: quiet})
 	if err != nil {
 		fmt.Println("join:", err)
 		os.Exit(1)
@@ -72,12 +73,12 @@ func (c *child) next() string {
 }
 
 // startJob starts four processes and waits until all have joined.
-func startJob(t *testing.T) []*child {
+func startJob(t testing.TB, silence time.Duration) []*child {
 	addr := freeAddress(t)
 	children := make([]*child, 4)
 	for rank := range children {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "WEFT_TEST_STORE="+addr, "WEFT_TEST_TOKEN=t", fmt.Sprint("WEFT_TEST_RANK=", rank))
+		cmd.Env = append(os.Environ(), "WEFT_TEST_STORE="+addr, "WEFT_TEST_TOKEN=t", fmt.Sprint("WEFT_TEST_SILENCE=", silence), fmt.Sprint("WEFT_TEST_RANK=", rank))
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
