@@ -1,0 +1,101 @@
+// Running the host's compiler. Its headers and the engine's object file lie beside this library: nvrtc/device, nvrtc/engine and
+// engine.o in its folder.
+#include "program.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace fs = std::filesystem;
+using std::string;
+using std::vector;
+
+extern char **environ;
+
+static fs::path home() {
+    Dl_info info;
+    if (!dladdr((void *)compile, &info))
+        return ".";
+    return fs::canonical(info.dli_fname).parent_path();
+}
+
+static string read(const fs::path &path) {
+    std::ifstream in(path, std::ios::binary);
+    std::ostringstream out;
+    out << in.rdbuf();
+    return out.str();
+}
+
+static bool write(const fs::path &path, const string &text) {
+    std::ofstream out(path, std::ios::binary);
+    out << text;
+    return bool(out.flush());
+}
+
+// run runs a command and returns its exit status, its messages in a file.
+static int run(const vector<string> &command, const fs::path &messages) {
+    vector<char *> args;
+    for (const string &s : command)
+        args.push_back(const_cast<char *>(s.c_str()));
+    args.push_back(nullptr);
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 1, messages.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&files, 1, 2);
+    pid_t pid;
+    int status = 0, error = posix_spawnp(&pid, args[0], &files, nullptr, args.data(), environ);
+    posix_spawn_file_actions_destroy(&files);
+    if (error) {
+        write(messages, command[0] + ": " + strerror(error));
+        return -1;
+    }
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+bool compile(Program &p, int arch, const vector<string> &options) {
+    char folder[] = "/tmp/weft-emulator-XXXXXX";
+    if (!mkdtemp(folder)) {
+        p.log = string("no temporary folder: ") + strerror(errno);
+        return false;
+    }
+    fs::path dir(folder), at = home(), out = dir / "module.so", messages = dir / "messages";
+    Source s = translate(p.source);
+    string text = "#line 1 \"" + p.name + "\"\n" + s.text + "\n#line 1 \"table of kernels\"\n" + table(s.kernels);
+    bool ok = write(dir / "module.cpp", text);
+    for (auto &[name, content] : p.headers) {
+        fs::create_directories((dir / name).parent_path());
+        ok = write(dir / name, content) && ok;
+    }
+    const char *compiler = getenv("CXX");
+    // Device code reads memory as whatever type it likes, and so does this build of it. Nothing may be fused, and a
+    // module's names are its own, so that each load has its own variables.
+    vector<string> command = {compiler && *compiler ? compiler : "g++", "-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off",
+                              "-fno-strict-aliasing", "-fwrapv", "-fno-exceptions", "-fno-rtti", "-fno-gnu-unique", "-fno-ipa-reference",
+                              "-fno-stack-protector", "-fcf-protection=none", "-Wno-narrowing", "-Wl,-Bsymbolic", "-DWEFT_EMULATED=1",
+                              "-D__CUDACC__=1", "-D__CUDACC_RTC__=1", "-D__CUDA_ARCH__=" + std::to_string(arch * 10),
+                              "-include", at / "nvrtc/device/cuda.h", "-include", at / "nvrtc/device/table.h", "-I", dir};
+    for (const string &o : options)
+        if (o.rfind("-D", 0) == 0 || o.rfind("-I", 0) == 0)
+            command.push_back(o);
+    command.insert(command.end(), {dir / "module.cpp", at / "engine.o", "-o", out});
+    ok = ok && run(command, messages) == 0;
+    p.log = read(messages);
+    p.image = ok ? read(out) : "";
+    std::error_code ignored;
+    if (!getenv("WEFT_EMULATOR_KEEP"))
+        fs::remove_all(dir, ignored);
+    return ok && !p.image.empty();
+}
