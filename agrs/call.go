@@ -15,7 +15,7 @@ func (x *host) refuseCall(s comm.Stream, cause error) error {
 	if x.Closed() {
 		return cause
 	}
-	empty := exchange.Batch{X: x.empty, IDs: []int32{}, Weights: []float32{}, NumTokens: refused}
+	empty := exchange.Batch{X: x.empty, Scales: x.noScales, IDs: []int32{}, Weights: []float32{}, NumTokens: refused}
 	if _, err := x.gather(s, x.banks[0], empty); err != nil && !errors.Is(err, comm.Invalid) {
 		return errors.Join(cause, err)
 	}

@@ -15,7 +15,9 @@ type host struct {
 	op    comm.Op     // of Combine
 	own   []int32     // [1]: this rank's tokens
 	each  []int32     // 0, 1, 2, ...
-	empty comm.Buffer // DType [0, hidden]
+	empty comm.Buffer // x of no tokens
+
+	noScales comm.Buffer // the caller's scales of no tokens
 }
 
 // bank is what agrs keeps with a result.
@@ -33,10 +35,16 @@ func newHost(core *exchange.Core) (*host, error) {
 	c := core.Comm
 	x := &host{Core: core, own: make([]int32, 1)}
 	var err error
-	if x.empty, err = comm.Alloc(c, core.Cfg.DType, 0, core.Cfg.Hidden); err != nil {
+	typ, cols := core.Cfg.Input()
+	if x.empty, err = comm.Alloc(c, typ, 0, cols); err != nil {
 		return nil, err
 	}
 	cfg, scales := core.Cfg, max(core.Cfg.NumScales(), 1)
+	if cfg.ScaleBytes > 0 {
+		if x.noScales, err = comm.Alloc(c, dtype.U8, 0, cfg.ScaleBytes); err != nil {
+			return nil, err
+		}
+	}
 	for _, b := range core.Banks() {
 		x.banks = append(x.banks, &bank{Bank: b,
 			counts: make([]int32, c.Size()),
@@ -100,7 +108,10 @@ func (x *host) gather(s comm.Stream, b *bank, batch exchange.Batch) (int, error)
 	most := x.Comm.Size() * x.Cfg.MaxTokensPerRank
 	dst := [4]*exchange.Mem{&b.X, &b.Weights, b.ids, &b.Scales}
 	n := 3
-	if x.Cfg.Wire == dtype.F8E4M3 {
+	switch {
+	case x.Cfg.ScaleBytes > 0:
+		n, src[3] = 4, batch.Scales
+	case x.Cfg.Quantises():
 		n = 4
 		q, err := b.q.Rows(x.Comm, batch.X.Rows())
 		if err != nil {

@@ -46,7 +46,9 @@ type bank struct {
 
 func newBank(b *exchange.Bank, core *exchange.Core, c *comm.Comm) *bank {
 	cfg, size := core.Cfg, c.Size()
-	scales, tokens, copies := max(cfg.NumScales(), 1), cfg.MaxTokensPerRank, cfg.MaxCopies(size)
+	scale, scales := cfg.Scales()
+	scales = max(scales, 1)
+	tokens, copies := cfg.MaxTokensPerRank, cfg.MaxCopies(size)
 	returned := copies
 	if cfg.RankInvariant {
 		returned = tokens * cfg.TopK
@@ -54,7 +56,7 @@ func newBank(b *exchange.Bank, core *exchange.Core, c *comm.Comm) *bank {
 	return &bank{Bank: b, plan: core.Table.NewPlan(c.Rank()),
 		send: make([]int, size), recv: make([]int, size), back: make([]int, size), home: make([]int, size),
 		q: b.Own(cfg.Wire, cfg.Hidden, tokens), qs: b.Own(dtype.F32, scales, tokens),
-		rows: b.Own(cfg.Wire, cfg.Hidden, copies), scales: b.Own(dtype.F32, scales, copies),
+		rows: b.Own(cfg.Wire, cfg.WireCols, copies), scales: b.Own(scale, scales, copies),
 		topW:     b.Own(dtype.F32, cfg.TopK, copies),
 		returned: b.Own(cfg.DType, cfg.Hidden, returned),
 	}
@@ -128,7 +130,10 @@ func (x *host) move(s comm.Stream, b *bank, batch exchange.Batch, numRows int) e
 	dst := [4]*exchange.Mem{&b.X, &b.Locals, &b.Weights, &b.Scales}
 	parts := 3
 	var err error
-	if x.Cfg.Wire == dtype.F8E4M3 {
+	switch {
+	case x.Cfg.ScaleBytes > 0:
+		parts, from[3] = 4, batch.Scales
+	case x.Cfg.Quantises():
 		parts = 4
 		if from[0], err = b.q.Rows(x.Comm, batch.NumTokens); err != nil {
 			return err

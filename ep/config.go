@@ -55,7 +55,7 @@ type Config struct {
 	NumExperts, TopK, Hidden int
 	MaxTokensPerRank         int               // the most rows one rank may dispatch
 	DType                    dtype.DType       // of x, y and out: F32, BF16 or F16; zero means F32
-	Wire                     dtype.DType       // of dispatched rows: zero means DType; F8E4M3 adds one scale per 128 values
+	Wire                     dtype.DType       // of dispatched rows: zero means DType; F8E4M3 adds one scale per 128 values; see Quantised
 	Placement                routing.Placement // zero means linear over the ranks of the Comm
 	Layout                   Layout
 	Output                   Output
@@ -64,17 +64,52 @@ type Config struct {
 	Overflow                 Overflow
 	Banks                    int  // results alive at once; 0 means 1
 	RankInvariant            bool // sum all k expert rows at the source in k order (alltoall, ExpertRows): same bits for any number of ranks
+
+	// Quantised says that x has the caller's own quantised rows: of type Wire (F8E4M3, F8E5M2, I8 or U8), which travel byte for
+	// byte, each with ScaleBytes bytes of scales from Routing.Scales, whose meaning is the caller's too. y and out are of DType
+	// as ever. Two fp4 values in a U8 are WireCols = Hidden/2.
+	Quantised  bool
+	WireCols   int // columns of such a row; 0 means Hidden
+	ScaleBytes int // bytes of its scales; 0: it has none
 }
 
 // ScaleGroup is how many values of a row share one scale on an fp8 wire. The last group of a row may be shorter.
 const ScaleGroup = 128
 
-// NumScales returns the scales of one dispatched row: ceil(Hidden / ScaleGroup) with an fp8 wire, else 0.
+// Quantises reports whether Dispatch narrows rows to fp8 on their way, with scales of its own.
+func (c Config) Quantises() bool { return c.Wire == dtype.F8E4M3 && !c.Quantised }
+
+// NumScales returns the scales that Dispatch makes for a row: ceil(Hidden / ScaleGroup) when it narrows rows to fp8, else 0.
 func (c Config) NumScales() int {
-	if c.Wire != dtype.F8E4M3 {
+	if !c.Quantises() {
 		return 0
 	}
 	return (c.Hidden + ScaleGroup - 1) / ScaleGroup
+}
+
+// Input returns type and columns of x: DType and Hidden, or of the caller's quantised rows. c must have its defaults.
+func (c Config) Input() (t dtype.DType, cols int) {
+	if c.Quantised {
+		return c.Wire, c.WireCols
+	}
+	return c.DType, c.Hidden
+}
+
+// Scales returns type and columns of Received.Scales: F32 and NumScales, or U8 and ScaleBytes of the caller's; no columns when rows have
+// none.
+func (c Config) Scales() (t dtype.DType, cols int) {
+	if c.Quantised {
+		return dtype.U8, c.ScaleBytes
+	}
+	return dtype.F32, c.NumScales()
+}
+
+// wireCols returns the columns of a row on its way.
+func (c Config) wireCols() int {
+	if c.Quantised && c.WireCols > 0 {
+		return c.WireCols
+	}
+	return c.Hidden
 }
 
 // WithDefaults returns c with every zero that means a default replaced, for a group of size ranks.
@@ -88,6 +123,7 @@ func (c Config) WithDefaults(size int) Config {
 	if c.Placement.NumExperts == 0 && c.Placement.Size == 0 && c.Placement.Physical == nil {
 		c.Placement.NumExperts, c.Placement.Size = c.NumExperts, size
 	}
+	c.WireCols = c.wireCols()
 	c.Alignment = max(c.Alignment, 1)
 	c.Banks = max(c.Banks, 1)
 	if worst := size * c.MaxTokensPerRank; c.MaxRecvRows == 0 || c.MaxRecvRows > worst {
@@ -116,8 +152,14 @@ func (c Config) Validate() error {
 		return fmt.Errorf("exchange: MaxTokensPerRank %d: at least 1 is needed, also on ranks without tokens", c.MaxTokensPerRank)
 	case c.DType != dtype.Invalid && c.DType != dtype.F32 && c.DType != dtype.BF16 && c.DType != dtype.F16:
 		return fmt.Errorf("exchange: DType %v; use f32, bf16 or f16", c.DType)
-	case c.Wire != dtype.Invalid && c.Wire != dtype.F8E4M3 && c.Wire != c.WithDefaults(1).DType:
-		return fmt.Errorf("exchange: Wire %v with DType %v; use the same type or f8e4m3", c.Wire, c.WithDefaults(1).DType)
+	case c.Quantised && (c.Wire == dtype.Invalid || c.Wire.Size() != 1):
+		return fmt.Errorf("exchange: Quantised rows with Wire %v; use f8e4m3, f8e5m2, i8 or u8", c.Wire)
+	case !c.Quantised && c.Wire != dtype.Invalid && c.Wire != dtype.F8E4M3 && c.Wire != c.WithDefaults(1).DType:
+		return fmt.Errorf("exchange: Wire %v with DType %v; use the same type or f8e4m3, or set Quantised and give rows of that type", c.Wire, c.WithDefaults(1).DType)
+	case c.WireCols < 0 || c.ScaleBytes < 0 || max(c.WireCols, c.ScaleBytes) > maxInt32:
+		return fmt.Errorf("exchange: WireCols %d, ScaleBytes %d: neither may be negative or exceed %d", c.WireCols, c.ScaleBytes, maxInt32)
+	case !c.Quantised && (c.ScaleBytes != 0 || c.WireCols != 0 && c.WireCols != c.Hidden):
+		return fmt.Errorf("exchange: WireCols %d, ScaleBytes %d are of the caller's own rows: set Quantised", c.WireCols, c.ScaleBytes)
 	case c.Layout > Expanded || c.Output > PartialRows || c.Overflow > Drop:
 		return fmt.Errorf("exchange: unknown %v, %v or %v", c.Layout, c.Output, c.Overflow)
 	case c.Alignment < 0 || c.MaxRecvRows < 0 || c.Banks < 0:
@@ -169,7 +211,8 @@ func (c Config) MaxCopies(size int) int { return c.MaxTokensPerRank * min(size, 
 func (c Config) Bytes(size int) (symmetric, private int64) {
 	c = c.WithDefaults(size)
 	hidden, k, elem := int64(c.Hidden), int64(c.TopK), int64(c.DType.Size())
-	row := hidden*int64(c.Wire.Size()) + int64(max(c.NumScales(), 1))*4
+	scale, scales := c.Scales()
+	row := int64(c.WireCols)*int64(c.Wire.Size()) + int64(max(scales, 1))*int64(scale.Size())
 	tokens, recv := int64(c.MaxTokensPerRank), int64(c.MaxRecvRows)
 	send, slots := int64(c.MaxCopies(size)), c.MaxSlots()
 	back, returned := recv, send

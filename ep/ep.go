@@ -11,6 +11,7 @@ type Routing struct {
 	IDs       comm.Buffer // int32 [numTokens, topK]; ids outside [0, NumExperts), or of missing experts, are dropped and counted
 	Weights   comm.Buffer // float32 [numTokens, topK]
 	NumTokens comm.Buffer // optional int32 [1, 1] on the device: only the first NumTokens rows count
+	Scales    comm.Buffer // u8 [numTokens, ScaleBytes] of the caller's quantised rows (Config.Quantised); rows may have a stride
 }
 
 // Index groups the received rows by local expert. A slot is one (received row, local expert) pair; the slots of an expert
@@ -34,7 +35,7 @@ func (x Index) NumLocalExperts() int { return x.Offsets.Cols() - 1 }
 // Exchanger sends each token to the experts it was routed to and brings the weighted sum back. All ranks call Dispatch and
 // Combine in the same order; T = 0 takes part. One goroutine uses it at a time.
 type Exchanger interface {
-	// Dispatch sends the rows of x [numTokens, hidden] to the ranks that own their experts. x may have a row stride. A
+	// Dispatch sends the rows of x [numTokens, hidden] (Config.Input) to the ranks that own their experts. x may have a row stride. A
 	// call that is wrong on one rank (too many tokens, a wrong shape, no free bank) is an Invalid error on every rank,
 	// and the exchanger stays usable.
 	Dispatch(s comm.Stream, x comm.Buffer, r Routing) (*Received, error)
@@ -53,15 +54,17 @@ type Exchanger interface {
 
 // Stats counts what one rank's exchanger did since it was made.
 type Stats struct {
-	NumDispatches  int64
-	NumTokens      int64   // rows this rank dispatched
-	NumCopies      int64   // (token, rank) pairs sent, those to this rank itself included
-	NumCrossCopies int64   // of NumCopies, those to other ranks
-	NumSlots       int64   // (received row, local expert) pairs, without padding
-	DroppedIDs     int64   // ids of this rank's tokens outside [0, NumExperts), or of experts without a place (Placement.AllowMissing)
-	DroppedCopies  int64   // (token, rank) pairs of this rank that did not fit MaxRecvRows
-	HeldBytes      int64   // memory for rows, after the last Dispatch: grows with the largest batch, bounded by Config.Bytes
-	ExpertTokens   []int64 // [numLocalExperts]: slots of each expert, without padding
+	NumDispatches      int64
+	NumTokens          int64   // rows this rank dispatched
+	NumCopies          int64   // (token, rank) pairs sent, those to this rank itself included
+	NumCrossCopies     int64   // of NumCopies, those to other ranks
+	NumNodeCopies      int64   // between nodes: (token, node) pairs sent, those to this rank's own node included; else 0
+	NumCrossNodeCopies int64   // of NumNodeCopies, those to other nodes
+	NumSlots           int64   // (received row, local expert) pairs, without padding
+	DroppedIDs         int64   // ids of this rank's tokens outside [0, NumExperts), or of experts without a place (Placement.AllowMissing)
+	DroppedCopies      int64   // (token, rank) pairs of this rank that did not fit MaxRecvRows
+	HeldBytes          int64   // memory for rows, after the last Dispatch: grows with the largest batch, bounded by Config.Bytes
+	ExpertTokens       []int64 // [numLocalExperts]: slots of each expert, without padding
 }
 
 // Meter is an optional power of an Exchanger. On the CPU any goroutine may call Stats; on a GPU the counters are on the device,

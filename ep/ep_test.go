@@ -18,29 +18,34 @@ var plain = Config{NumExperts: 8, TopK: 2, Hidden: 16, MaxTokensPerRank: 4}
 func TestValidate(t *testing.T) {
 	require.NoError(t, plain.Validate())
 	for text, change := range map[string]func(*Config){
-		"NumExperts 0, TopK 2, Hidden 16":           func(c *Config) { c.NumExperts = 0 },
-		"NumExperts 8, TopK -1, Hidden 16":          func(c *Config) { c.TopK = -1 },
-		"NumExperts 8, TopK 2, Hidden 0":            func(c *Config) { c.Hidden = 0 },
-		"MaxTokensPerRank 0":                        func(c *Config) { c.MaxTokensPerRank = 0 },
-		"DType i8; use f32, bf16 or f16":            func(c *Config) { c.DType = dtype.I8 },
-		"Wire bf16 with DType f32":                  func(c *Config) { c.Wire = dtype.BF16 },
-		"unknown layout(2)":                         func(c *Config) { c.Layout = 2 },
-		"output(3)":                                 func(c *Config) { c.Output = 3 },
-		"overflow(4)":                               func(c *Config) { c.Overflow = 4 },
-		"Alignment -1, MaxRecvRows 0, Banks 0":      func(c *Config) { c.Alignment = -1 },
-		"Alignment 0, MaxRecvRows -7, Banks 0":      func(c *Config) { c.MaxRecvRows = -7 },
-		"Alignment 0, MaxRecvRows 0, Banks -2":      func(c *Config) { c.Banks = -2 },
-		"RankInvariant sums expert rows":            func(c *Config) { c.RankInvariant, c.Output = true, PartialRows },
-		"placement is for 8 experts on 3 ranks":     func(c *Config) { c.Placement = routing.Placement{NumExperts: 8, Size: 3} },
-		"placement is for 9 experts on 2 ranks":     func(c *Config) { c.Placement = routing.Placement{NumExperts: 9, Size: 2} },
-		"expert 1 has no replica":                   func(c *Config) { c.Placement = routing.Placement{NumExperts: 8, Size: 2, Physical: []int32{0}} },
-		"2147483648 slots (MaxRecvRows 1073741824 ": func(c *Config) { c.MaxTokensPerRank = 1 << 29 },
-		"2147483648 received rows (2 ranks x":       func(c *Config) { c.MaxTokensPerRank = 1 << 30 },
-		"MaxTokensPerRank 9223372036854775807, Ali": func(c *Config) { c.MaxTokensPerRank = math.MaxInt }, // 2 x that is -2
-		"TopK 4611686018427387904, Hidden 16, MaxT": func(c *Config) { c.TopK = 1 << 62 },
-		"Alignment 9223372036854775807: none may":   func(c *Config) { c.Alignment = math.MaxInt },
-		"2147483652 slots (MaxRecvRows 8 x TopK 2,": func(c *Config) { c.Alignment = 1<<29 + 1 - 3 },
-		"Banks 1073741824 > 1024":                   func(c *Config) { c.Banks = 1 << 30 },
+		"NumExperts 0, TopK 2, Hidden 16":                                      func(c *Config) { c.NumExperts = 0 },
+		"NumExperts 8, TopK -1, Hidden 16":                                     func(c *Config) { c.TopK = -1 },
+		"NumExperts 8, TopK 2, Hidden 0":                                       func(c *Config) { c.Hidden = 0 },
+		"MaxTokensPerRank 0":                                                   func(c *Config) { c.MaxTokensPerRank = 0 },
+		"DType i8; use f32, bf16 or f16":                                       func(c *Config) { c.DType = dtype.I8 },
+		"Wire bf16 with DType f32":                                             func(c *Config) { c.Wire = dtype.BF16 },
+		"WireCols 8, ScaleBytes 0 are of the caller's own rows: set Quantised": func(c *Config) { c.WireCols = 8 },
+		"WireCols 0, ScaleBytes 3 are of the caller's own":                     func(c *Config) { c.ScaleBytes = 3 },
+		"WireCols 0, ScaleBytes -3: neither":                                   func(c *Config) { c.Quantised, c.Wire, c.ScaleBytes = true, dtype.U8, -3 },
+		"Quantised rows with Wire bf16; use f8e4m3, f8e5m2, i8 or u8":          func(c *Config) { c.Quantised, c.Wire = true, dtype.BF16 },
+		"Quantised rows with Wire invalid":                                     func(c *Config) { c.Quantised = true },
+		"unknown layout(2)":                                                    func(c *Config) { c.Layout = 2 },
+		"output(3)":                                                            func(c *Config) { c.Output = 3 },
+		"overflow(4)":                                                          func(c *Config) { c.Overflow = 4 },
+		"Alignment -1, MaxRecvRows 0, Banks 0":                                 func(c *Config) { c.Alignment = -1 },
+		"Alignment 0, MaxRecvRows -7, Banks 0":                                 func(c *Config) { c.MaxRecvRows = -7 },
+		"Alignment 0, MaxRecvRows 0, Banks -2":                                 func(c *Config) { c.Banks = -2 },
+		"RankInvariant sums expert rows":                                       func(c *Config) { c.RankInvariant, c.Output = true, PartialRows },
+		"placement is for 8 experts on 3 ranks":                                func(c *Config) { c.Placement = routing.Placement{NumExperts: 8, Size: 3} },
+		"placement is for 9 experts on 2 ranks":                                func(c *Config) { c.Placement = routing.Placement{NumExperts: 9, Size: 2} },
+		"expert 1 has no replica":                                              func(c *Config) { c.Placement = routing.Placement{NumExperts: 8, Size: 2, Physical: []int32{0}} },
+		"2147483648 slots (MaxRecvRows 1073741824 ":                            func(c *Config) { c.MaxTokensPerRank = 1 << 29 },
+		"2147483648 received rows (2 ranks x":                                  func(c *Config) { c.MaxTokensPerRank = 1 << 30 },
+		"MaxTokensPerRank 9223372036854775807, Ali":                            func(c *Config) { c.MaxTokensPerRank = math.MaxInt }, // 2 x that is -2
+		"TopK 4611686018427387904, Hidden 16, MaxT":                            func(c *Config) { c.TopK = 1 << 62 },
+		"Alignment 9223372036854775807: none may":                              func(c *Config) { c.Alignment = math.MaxInt },
+		"2147483652 slots (MaxRecvRows 8 x TopK 2,":                            func(c *Config) { c.Alignment = 1<<29 + 1 - 3 },
+		"Banks 1073741824 > 1024":                                              func(c *Config) { c.Banks = 1 << 30 },
 	} {
 		c := plain
 		change(&c)
@@ -56,6 +61,7 @@ func TestDefaults(t *testing.T) {
 	require.NoError(t, err)
 	want := plain
 	want.DType, want.Wire, want.Alignment, want.Banks, want.MaxRecvRows = dtype.F32, dtype.F32, 1, 1, 12
+	want.WireCols = 16
 	want.Placement = routing.Placement{NumExperts: 8, Size: 3}
 	require.Equal(t, want, c)
 	again, err := c.Fill(3)
@@ -66,13 +72,27 @@ func TestDefaults(t *testing.T) {
 	require.Zero(t, c.NumScales())
 	c.Wire, c.Hidden = dtype.F8E4M3, 129
 	require.Equal(t, 2, c.NumScales())
+
+	own := plain
+	own.Quantised, own.Wire, own.ScaleBytes = true, dtype.F8E4M3, 7
+	own, err = own.Fill(3)
+	require.NoError(t, err)
+	require.Equal(t, 16, own.WireCols)
+	require.Zero(t, own.NumScales())
+	require.False(t, own.Quantises())
+	typ, cols := own.Scales()
+	require.Equal(t, "u8 7", fmt.Sprint(typ, " ", cols))
+	own.WireCols = 5
+	typ, cols = own.Input()
+	require.Equal(t, "f8e4m3 5", fmt.Sprint(typ, " ", cols))
 }
 
 func TestBytesGrowWithEverything(t *testing.T) {
 	bigger := map[string]func(*Config){
 		"hidden": func(c *Config) { c.Hidden *= 2 }, "tokens": func(c *Config) { c.MaxTokensPerRank *= 2 },
 		"topK": func(c *Config) { c.TopK *= 2 }, "layout": func(c *Config) { c.Layout = Expanded },
-		"banks": func(c *Config) { c.Banks = 2 }, "alignment": func(c *Config) { c.Alignment = 64 },
+		"quantised": func(c *Config) { c.Quantised, c.Wire, c.WireCols = true, dtype.U8, 99 },
+		"banks":     func(c *Config) { c.Banks = 2 }, "alignment": func(c *Config) { c.Alignment = 64 },
 	}
 	s, p := plain.Bytes(4)
 	require.Positive(t, s)

@@ -10,8 +10,8 @@ import (
 // Received is what one Dispatch brought to this rank. Its memory is one of the exchanger's banks, valid until the Combine
 // or Release that takes it; later use is an Invalid error.
 type Received struct {
-	X       comm.Buffer // Rows: [numRows, hidden]; Expanded: [numSlots, hidden]. Type Wire
-	Scales  comm.Buffer // float32 [rows of X, ceil(hidden/128)] with an fp8 wire; else the zero Buffer
+	X       comm.Buffer // Rows: [numRows, hidden]; Expanded: [numSlots, hidden]. Type Wire; of Quantised rows WireCols columns
+	Scales  comm.Buffer // float32 [rows of X, ceil(hidden/128)] with an fp8 wire, u8 [rows of X, ScaleBytes] of Quantised rows; else the zero Buffer
 	Y       comm.Buffer // where experts may write their output, which Combine then reads in place; shape by Config.Output
 	Index   Index
 	NumRows comm.Buffer // int32 [1, 1]: received rows; on a GPU buffers have room for the most there can be

@@ -79,6 +79,9 @@ func checkExchanger(cfg Config, c choice, size int, x ep.Exchanger) error {
 	if have.MaxTokensPerRank < cfg.MaxTokens {
 		return fmt.Errorf("moe: exchanger %s was made for MaxTokensPerRank %d, the layer for MaxTokens %d", x.Name(), have.MaxTokensPerRank, cfg.MaxTokens)
 	}
+	if have.Quantised {
+		return fmt.Errorf("moe: exchanger %s takes rows that are quantised; the layer dispatches f32", x.Name())
+	}
 	if have.Wire != dtype.F32 && have.Wire != dtype.F8E4M3 {
 		return fmt.Errorf("moe: exchanger %s sends %v; the experts take f32, or f8e4m3 with scales", x.Name(), have.Wire)
 	}

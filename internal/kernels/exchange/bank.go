@@ -10,7 +10,7 @@ import (
 // Bank is the memory of one result. A strategy fills X, Scales, Locals and Weights in its Dispatch.
 type Bank struct {
 	X       Mem // Wire [numRows, hidden]: received rows
-	Scales  Mem // float32 [numRows, numScales]
+	Scales  Mem // [numRows, numScales] of Config.Scales
 	Locals  Mem // int32 [numRows, topK]
 	Weights Mem // float32 [numRows, topK]
 	Out     Mem // DType [., hidden]: rows on their way back
@@ -38,7 +38,8 @@ type state struct {
 
 func newBank(x *Core) *Bank {
 	cfg := x.Cfg
-	scales := max(cfg.NumScales(), 1)
+	scale, scales := cfg.Scales()
+	scales = max(scales, 1)
 	recv, slots := cfg.MaxRecvRows, int(cfg.MaxSlots())
 	back, output := recv, slots
 	if cfg.RankInvariant {
@@ -48,13 +49,13 @@ func newBank(x *Core) *Bank {
 		output = recv
 	}
 	b := &Bank{core: x,
-		X:         Mem{t: cfg.Wire, cols: cfg.Hidden, most: recv},
-		Scales:    Mem{t: dtype.F32, cols: scales, most: recv},
+		X:         Mem{t: cfg.Wire, cols: cfg.WireCols, most: recv},
+		Scales:    Mem{t: scale, cols: scales, most: recv},
 		Locals:    Mem{t: dtype.I32, cols: cfg.TopK, most: recv},
 		Weights:   Mem{t: dtype.F32, cols: cfg.TopK, most: recv},
 		Out:       Mem{t: cfg.DType, cols: cfg.Hidden, most: back},
-		expX:      Mem{t: cfg.Wire, cols: cfg.Hidden, most: slots},
-		expScales: Mem{t: dtype.F32, cols: scales, most: slots},
+		expX:      Mem{t: cfg.Wire, cols: cfg.WireCols, most: slots},
+		expScales: Mem{t: scale, cols: scales, most: slots},
 		y:         Mem{t: cfg.DType, cols: cfg.Hidden, most: output},
 	}
 	b.memory = []*Mem{&b.X, &b.Scales, &b.Locals, &b.Weights, &b.Out, &b.expX, &b.expScales, &b.y}
@@ -119,8 +120,8 @@ func (x *Core) lay(r *ep.Received, b *Bank) (err error) {
 	if r.X, err = b.X.Rows(x.Comm, b.received); err != nil {
 		return err
 	}
-	fp8 := cfg.Wire == dtype.F8E4M3
-	if fp8 {
+	_, scales := cfg.Scales()
+	if scales > 0 {
 		if r.Scales, err = b.Scales.Rows(x.Comm, b.received); err != nil {
 			return err
 		}
@@ -131,7 +132,7 @@ func (x *Core) lay(r *ep.Received, b *Bank) (err error) {
 			return err
 		}
 		x.Gatherer.Gather(r.X, from, b.Index.Row)
-		if fp8 {
+		if scales > 0 {
 			from = r.Scales
 			if r.Scales, err = b.expScales.Rows(x.Comm, n); err != nil {
 				return err

@@ -178,6 +178,7 @@ type Batch struct {
 	NumRows   int         // rows of x
 	NumTokens int         // of which so many count
 	X         comm.Buffer // [NumTokens, hidden]; on a GPU [NumRows, hidden], and NumTokens is NumRows or, when it is on the device, -1
+	Scales    comm.Buffer // of the caller's quantised rows, as many as X; else the zero Buffer
 	IDs       []int32     // [NumTokens, topK]
 	Weights   []float32   // [NumTokens, topK]
 }
@@ -191,7 +192,7 @@ func (x *Core) Check(rows comm.Buffer, r ep.Routing) (Batch, error) {
 	tokens := n
 	if !r.NumTokens.IsZero() {
 		if x.Dev != nil {
-			return Batch{NumRows: n, NumTokens: -1, X: rows}, nil
+			return Batch{NumRows: n, NumTokens: -1, X: rows, Scales: r.Scales}, nil
 		}
 		if tokens = int(comm.Row[int32](r.NumTokens, 0)[0]); tokens < 0 || tokens > n {
 			return Batch{}, x.Invalid("dispatch: NumTokens %d is not in [0, %d], the rows of x", tokens, n)
@@ -201,11 +202,14 @@ func (x *Core) Check(rows comm.Buffer, r ep.Routing) (Batch, error) {
 		return Batch{}, x.Invalid("dispatch: %d tokens > MaxTokensPerRank %d", tokens, x.Cfg.MaxTokensPerRank)
 	}
 	if x.Dev != nil {
-		return Batch{NumRows: n, NumTokens: tokens, X: rows}, nil
+		return Batch{NumRows: n, NumTokens: tokens, X: rows, Scales: r.Scales}, nil
 	}
 	end := tokens * x.Cfg.TopK
-	return Batch{NumRows: n, NumTokens: tokens, X: rows.Slice(0, tokens), IDs: View[int32](r.IDs)[:end],
-		Weights: View[float32](r.Weights)[:end]}, nil
+	b := Batch{NumRows: n, NumTokens: tokens, X: rows.Slice(0, tokens), IDs: View[int32](r.IDs)[:end], Weights: View[float32](r.Weights)[:end]}
+	if !r.Scales.IsZero() {
+		b.Scales = r.Scales.Slice(0, tokens)
+	}
+	return b, nil
 }
 
 // shapes checks types and shapes.
@@ -213,10 +217,14 @@ func (x *Core) shapes(rows comm.Buffer, r ep.Routing) error {
 	if x.closed {
 		return x.Invalid("dispatch: the exchanger is closed")
 	}
-	if err := x.tensor("x", rows, x.Cfg.DType, -1, x.Cfg.Hidden); err != nil {
+	typ, cols := x.Cfg.Input()
+	if err := x.tensor("x", rows, typ, -1, cols); err != nil {
 		return x.Invalid("dispatch: %w", err)
 	}
 	n := rows.Rows()
+	if err := x.scales(r.Scales, n); err != nil {
+		return x.Invalid("dispatch: %w", err)
+	}
 	if err := x.tensor("ids", r.IDs, dtype.I32, n, x.Cfg.TopK); err != nil {
 		return x.Invalid("dispatch: %w", err)
 	}
@@ -230,6 +238,17 @@ func (x *Core) shapes(rows comm.Buffer, r ep.Routing) error {
 		if err := x.tensor("NumTokens", r.NumTokens, dtype.I32, 1, 1); err != nil {
 			return x.Invalid("dispatch: %w", err)
 		}
+	}
+	return nil
+}
+
+// scales checks the scales of the caller's quantised rows.
+func (x *Core) scales(b comm.Buffer, rows int) error {
+	if x.Cfg.ScaleBytes > 0 {
+		return x.tensor("scales", b, dtype.U8, rows, x.Cfg.ScaleBytes)
+	}
+	if !b.IsZero() {
+		return fmt.Errorf("scales are %v, and Config has Quantised %t with ScaleBytes 0", b, x.Cfg.Quantised)
 	}
 	return nil
 }
