@@ -16,7 +16,7 @@ import (
 type gpu struct {
 	*exchange.Core
 	banks []*gpuBank
-	empty comm.Buffer // DType [0, hidden]
+	empty comm.Buffer // x of no tokens
 	parts [4]comm.Part
 	op    comm.Op // of Combine
 
@@ -43,7 +43,8 @@ func newGPU(core *exchange.Core) (*gpu, error) {
 	g := &gpu{Core: core, index: new(kernels.IndexArgs), quant: new(kernels.QuantArgs), partial: new(kernels.PartialArgs),
 		bias: new(kernels.BiasArgs), expand: new(kernels.ExpandArgs)}
 	need := exchange.Need{Dev: core.Dev}
-	g.empty = need.Buffer(core.Cfg.DType, 1, core.Cfg.Hidden)
+	typ, cols := core.Cfg.Input()
+	g.empty = need.Buffer(typ, 1, cols)
 	for range core.Cfg.Banks {
 		g.banks = append(g.banks, g.newBank(&need))
 	}
@@ -58,22 +59,25 @@ func (g *gpu) newBank(need *exchange.Need) *gpuBank {
 	b := &gpuBank{GPUBank: g.Dev.NewBank(need, need.Buffer(cfg.DType, g.Dev.OutputRows(), cfg.Hidden))}
 	got, slots, recv, tokens := &b.Got, int(cfg.MaxSlots()), cfg.MaxRecvRows, cfg.MaxTokensPerRank
 	b.counts = need.Buffer(dtype.I32, 1, g.Comm.Size())
-	b.x = need.Buffer(cfg.Wire, recv, cfg.Hidden)
+	b.x = need.Buffer(cfg.Wire, recv, cfg.WireCols)
 	got.X = b.x
 	b.ids, b.slot = need.Buffer(dtype.I32, recv, cfg.TopK), need.Buffer(dtype.I32, recv, cfg.TopK)
 	b.weights = need.Buffer(dtype.F32, recv, cfg.TopK)
 	got.Index.Row, got.Index.K = need.Buffer(dtype.I32, 1, slots), need.Buffer(dtype.I32, 1, slots)
 	got.Index.Weight = need.Buffer(dtype.F32, 1, slots)
-	if n := cfg.NumScales(); n > 0 {
-		b.scales = need.Buffer(dtype.F32, recv, n)
+	scale, numScales := cfg.Scales()
+	if numScales > 0 {
+		b.scales = need.Buffer(scale, recv, numScales)
 		got.Scales = b.scales
-		b.q, b.qs = need.Buffer(cfg.Wire, tokens, cfg.Hidden), need.Buffer(dtype.F32, tokens, n)
 		b.Poisoned(b.scales)
 	}
+	if cfg.Quantises() {
+		b.q, b.qs = need.Buffer(cfg.Wire, tokens, cfg.Hidden), need.Buffer(dtype.F32, tokens, numScales)
+	}
 	if cfg.Layout == ep.Expanded {
-		got.X = need.Buffer(cfg.Wire, slots, cfg.Hidden)
-		if n := cfg.NumScales(); n > 0 {
-			got.Scales = need.Buffer(dtype.F32, slots, n)
+		got.X = need.Buffer(cfg.Wire, slots, cfg.WireCols)
+		if numScales > 0 {
+			got.Scales = need.Buffer(scale, slots, numScales)
 			b.Poisoned(got.Scales)
 		}
 	}
@@ -114,7 +118,7 @@ func (g *gpu) dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Recei
 		err = seat.Stream.Copy(b.NumTokens.Addr(), r.NumTokens.Addr(), 4)
 	}
 	if err == nil {
-		err = g.gather(s, seat, b, batch.X, r)
+		err = g.gather(s, seat, b, batch, r)
 	}
 	if err == nil {
 		err = g.makeIndex(seat, b)
@@ -126,10 +130,14 @@ func (g *gpu) dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Recei
 }
 
 // gather runs the one all_gatherv of a dispatch.
-func (g *gpu) gather(s comm.Stream, seat kernels.Seat, b *gpuBank, x comm.Buffer, r ep.Routing) error {
-	n := 3
+func (g *gpu) gather(s comm.Stream, seat kernels.Seat, b *gpuBank, batch exchange.Batch, r ep.Routing) error {
+	n, x := 3, batch.X
 	g.parts = [4]comm.Part{{Dst: b.x, Src: x}, {Dst: b.weights, Src: r.Weights}, {Dst: b.ids, Src: r.IDs}}
-	if g.Cfg.Wire == dtype.F8E4M3 {
+	if g.Cfg.ScaleBytes > 0 {
+		n = 4
+		g.parts[3] = comm.Part{Dst: b.scales, Src: batch.Scales}
+	}
+	if g.Cfg.Quantises() {
 		n = 4
 		tokens := min(x.Rows(), g.Cfg.MaxTokensPerRank)
 		q, scales := b.q.Slice(0, tokens), b.qs.Slice(0, tokens)
@@ -159,7 +167,7 @@ func (g *gpu) makeIndex(seat kernels.Seat, b *gpuBank) error {
 	*g.expand = kernels.ExpandArgs{Dst: exchange.Addr(b.Got.X), Src: exchange.Addr(b.x), Row: exchange.Addr(ix.Row), Offsets: exchange.Addr(ix.Offsets),
 		Bytes: uint64(exchange.Stride(b.x)), NumLocal: uint32(g.NumLocal)}
 	err := seat.Set.Expand(seat.Stream, g.expand, int(g.Cfg.MaxSlots()))
-	if err == nil && g.Cfg.Wire == dtype.F8E4M3 {
+	if err == nil && !b.scales.IsZero() {
 		g.expand.Dst, g.expand.Src, g.expand.Bytes = exchange.Addr(b.Got.Scales), exchange.Addr(b.scales), uint64(exchange.Stride(b.scales))
 		err = seat.Set.Expand(seat.Stream, g.expand, int(g.Cfg.MaxSlots()))
 	}
@@ -181,7 +189,11 @@ func (g *gpu) refuseCall(s comm.Stream, b *gpuBank, cause error) error {
 		ids, weights := b.ids.Slice(0, 0), b.weights.Slice(0, 0)
 		n := 3
 		g.parts = [4]comm.Part{{Dst: b.x, Src: g.empty}, {Dst: b.weights, Src: weights}, {Dst: b.ids, Src: ids}}
-		if g.Cfg.Wire == dtype.F8E4M3 {
+		if g.Cfg.ScaleBytes > 0 {
+			n = 4
+			g.parts[3] = comm.Part{Dst: b.scales, Src: b.scales.Slice(0, 0)}
+		}
+		if g.Cfg.Quantises() {
 			n = 4
 			g.parts[0].Src, g.parts[3] = b.q.Slice(0, 0), comm.Part{Dst: b.scales, Src: b.qs.Slice(0, 0)}
 		}

@@ -31,6 +31,8 @@ type gpu struct {
 	rowBytes int
 	shape    string
 
+	scaleBytes int // of a row
+
 	// Parameters of launches, allocated once: the driver reads them by address.
 	send    *kernels.DispatchArgs
 	back    *kernels.CombineArgs
@@ -59,7 +61,7 @@ func (l *layout) take(rows, rowBytes int) int {
 func newGPU(ctx context.Context, core *exchange.Core) (*gpu, error) {
 	cfg, c := core.Cfg, core.Comm
 	g := &gpu{Core: core, send: new(kernels.DispatchArgs), back: new(kernels.CombineArgs), partial: new(kernels.PartialArgs),
-		rowBytes: cfg.Hidden * cfg.Wire.Size(), shape: fmt.Sprintf("%v[%d] of %d ranks", cfg.DType, cfg.Hidden, c.Size())}
+		rowBytes: cfg.WireCols * cfg.Wire.Size(), shape: fmt.Sprintf("%v[%d] of %d ranks", cfg.DType, cfg.Hidden, c.Size())}
 	g.presum = cfg.Output == ep.ExpertRows && !cfg.RankInvariant && !core.Dev.Seater.SameGPU()
 	if v, err := pull.Get(); err == nil && v != "" && cfg.Output == ep.ExpertRows && !cfg.RankInvariant {
 		g.presum = v == "0"
@@ -70,6 +72,8 @@ func newGPU(ctx context.Context, core *exchange.Core) (*gpu, error) {
 		g.base[i] = h.Sum64()
 	}
 	g.setFlags()
+	scale, scales := cfg.Scales()
+	g.scaleBytes = scales * scale.Size()
 	size, physical, blocks := c.Size(), cfg.Placement.NumPhysical(), core.Dev.Seater.Blocks()
 	var l layout
 	tally := l.take(1, kernels.TallyBytes(size, physical))
@@ -80,7 +84,7 @@ func newGPU(ctx context.Context, core *exchange.Core) (*gpu, error) {
 	}
 	for range cfg.Banks {
 		slots := int(cfg.MaxSlots())
-		o := [8]int{l.take(rows, g.rowBytes), l.take(rows, 4*cfg.NumScales()), l.take(slots, 4), l.take(slots, 4), l.take(slots, 4), 0,
+		o := [8]int{l.take(rows, g.rowBytes), l.take(rows, g.scaleBytes), l.take(slots, 4), l.take(slots, 4), l.take(slots, 4), 0,
 			l.take(core.Dev.OutputRows(), cfg.Hidden*cfg.DType.Size()), 0}
 		if g.presum {
 			o[5], o[7] = l.take(cfg.MaxRecvRows, 4*cfg.TopK), l.take(cfg.MaxRecvRows, cfg.Hidden*cfg.DType.Size())
@@ -126,11 +130,11 @@ func (g *gpu) newBank(need *exchange.Need, offsets [8]int, rows int) *gpuBank {
 	b := &gpuBank{GPUBank: g.Dev.NewBank(need, g.region.At(me, offsets[6], cfg.DType, g.Dev.OutputRows(), cfg.Hidden))}
 	slots := int(cfg.MaxSlots())
 	got, bank := &b.Got, &b.bank
-	got.X = g.region.At(me, offsets[0], cfg.Wire, rows, cfg.Hidden)
+	got.X = g.region.At(me, offsets[0], cfg.Wire, rows, cfg.WireCols)
 	g.Dev.Hold(got.X)
 	b.Poisoned(got.X, got.Y, got.Index.Counts, got.Index.Offsets)
-	if n := cfg.NumScales(); n > 0 {
-		got.Scales = g.region.At(me, offsets[1], dtype.F32, rows, n)
+	if t, n := cfg.Scales(); n > 0 {
+		got.Scales = g.region.At(me, offsets[1], t, rows, n)
 		b.Poisoned(got.Scales)
 	}
 	got.Index.Row = g.region.At(me, offsets[2], dtype.I32, 1, slots)
@@ -168,6 +172,7 @@ func (g *gpu) dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Recei
 	a, b := g.send, g.banks[free]
 	a.Exchange, a.Bank, a.Flags = g.exchange, b.bank, g.flags
 	a.Src, a.IDs, a.Weights, a.NumTokens, a.SrcStride, a.Tokens = 0, 0, 0, 0, 0, 0
+	a.Scales, a.ScaleStride = 0, 0
 	poisoned := &b.GPUBank
 	if cause != nil {
 		a.Flags |= kernels.Refuse
@@ -176,12 +181,15 @@ func (g *gpu) dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Recei
 	} else {
 		a.Src, a.IDs, a.Weights = exchange.Addr(batch.X), exchange.Addr(r.IDs), exchange.Addr(r.Weights)
 		a.SrcStride, a.Tokens = exchange.Stride(batch.X), uint32(batch.NumRows)
+		if !batch.Scales.IsZero() {
+			a.Scales, a.ScaleStride = exchange.Addr(batch.Scales), exchange.Stride(batch.Scales)
+		}
 		if batch.NumTokens < 0 {
 			a.NumTokens = exchange.Addr(r.NumTokens)
 		}
 	}
-	a.RowBytes, a.DType, a.FP8 = uint32(g.rowBytes), uint32(g.Cfg.DType), 0
-	if g.Cfg.Wire == dtype.F8E4M3 {
+	a.RowBytes, a.ScaleBytes, a.DType, a.FP8 = uint32(g.rowBytes), uint32(g.scaleBytes), uint32(g.Cfg.DType), 0
+	if g.Cfg.Quantises() {
 		a.FP8 = 1
 	}
 	number := g.NextNumber()

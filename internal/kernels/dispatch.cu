@@ -32,7 +32,6 @@ __device__ __noinline__ void pad(const DispatchArgs &d, const u32 *total, const 
         }
         if (!(d.flags & EXPANDED))
             continue;
-        u32 groups = d.fp8 ? (d.ex.hidden + GROUP - 1) / GROUP : 0;
         for (u32 s = from + warp; s < to; s += warps) {
             u8 *row = (u8 *)(base + d.bank.x + (u64)s * d.rowBytes);
             if ((d.rowBytes & 15) == 0) {
@@ -42,8 +41,8 @@ __device__ __noinline__ void pad(const DispatchArgs &d, const u32 *total, const 
                 for (u32 i = lane; i < d.rowBytes; i += 32)
                     row[i] = 0;
             }
-            for (u32 i = lane; i < groups; i += 32)
-                ((float *)(base + d.bank.scales))[(u64)s * groups + i] = 0;
+            for (u32 i = lane; i < d.scaleBytes; i += 32)
+                ((u8 *)(base + d.bank.scales))[(u64)s * d.scaleBytes + i] = 0;
         }
     }
 }
@@ -296,6 +295,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_dispatch(const __g
     }
     if (!early)
         push_rows(d, r, bulk ? (u8 *)pool + d.bulk : 0, full);
+    push_scales(d, r);
     STAMP(d.ex.stats, x, 7);
     finish(a, sh, false);
     STAMP(d.ex.stats, x, 8);

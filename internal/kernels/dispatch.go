@@ -80,13 +80,18 @@ const (
 
 // DispatchArgs are a dispatch's parameters.
 type DispatchArgs struct {
-	Meet                                        Args
-	Exchange                                    Exchange
-	Bank                                        Bank
-	Src, IDs, Weights, NumTokens                uint64
-	SrcStride                                   int64 // bytes
-	Tokens, RowBytes, DType, FP8, Flags, Spread uint32
-	Bulk, _                                     uint64 // set by Dispatch
+	Meet                         Args
+	Exchange                     Exchange
+	Bank                         Bank
+	Src, IDs, Weights, NumTokens uint64
+	SrcStride                    int64 // bytes
+
+	Tokens, RowBytes, DType, FP8, Flags, ScaleBytes uint32 // FP8: narrow rows, and make ScaleBytes of scales
+
+	Bulk        uint64 // set by Dispatch
+	Scales      uint64 // the caller's, of ScaleBytes a row, without FP8
+	ScaleStride int64  // bytes
+	_           uint64
 }
 
 // CombineArgs are a combine's parameters. Part 0 of the entry is this rank's rows.

@@ -187,6 +187,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_dispatch_few(const
     STAMP(d.ex.stats, x, 6);
     __syncthreads();
     push_rows(d, r, 0, 0);
+    push_scales(d, r);
     STAMP(d.ex.stats, x, 7);
     finish(a, sh, false);
     STAMP(d.ex.stats, x, 8);

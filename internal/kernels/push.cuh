@@ -99,23 +99,25 @@ __device__ __noinline__ void push_fp8(const DispatchArgs &d, const Route &r) {
     }
 }
 
-// push_units sends the block's rows through registers, in the widest units that alignment allows.
-__device__ __noinline__ void push_units(const DispatchArgs &d, const Route &r) {
-    u64 align = d.src | (u64)d.srcStride | d.rowBytes;
-    u32 unit = align & 1 ? 1 : align & 2 ? 2 : align & 4 ? 4 : align & 8 ? 8 : 16, units = d.rowBytes / unit;
+// push_units sends rows of the block's tokens, of so many bytes, to those at offset to of their ranks' regions: through
+// registers, in the widest units that alignment allows.
+__device__ __noinline__ void push_units(const DispatchArgs &d, const Route &r, u64 from, i64 stride, u32 bytes, u64 to) {
+    u64 align = from | (u64)stride | bytes;
+    u32 unit = align & 1 ? 1 : align & 2 ? 2 : align & 4 ? 4 : align & 8 ? 8 : 16, units = bytes / unit;
     Work w = work_of(r, units, 32, blockDim.x / 32);
     for (u32 i = threadIdx.x / 32; i < w.n * w.parts; i += blockDim.x / 32) {
         u32 token = r.first + i / w.parts * r.step, part = i % w.parts;
         Places p = places_of(d, r, token);
-        const u8 *src = (const u8 *)d.src + (u64)token * d.srcStride;
+        const u8 *src = (const u8 *)from + (i64)token * stride;
+        u64 row = p.base + to + (u64)p.at * bytes; // of lanes below p.n
         u32 lo = units * part / w.parts, hi = units * (part + 1) / w.parts;
         DELAY();
         switch (unit) {
-        case 16: copy_out<uint4>(src, p.row, p.n, lo, hi); break;
-        case 8: copy_out<uint2>(src, p.row, p.n, lo, hi); break;
-        case 4: copy_out<u32>(src, p.row, p.n, lo, hi); break;
-        case 2: copy_out<u16>(src, p.row, p.n, lo, hi); break;
-        default: copy_out<u8>(src, p.row, p.n, lo, hi);
+        case 16: copy_out<uint4>(src, row, p.n, lo, hi); break;
+        case 8: copy_out<uint2>(src, row, p.n, lo, hi); break;
+        case 4: copy_out<u32>(src, row, p.n, lo, hi); break;
+        case 2: copy_out<u16>(src, row, p.n, lo, hi); break;
+        default: copy_out<u8>(src, row, p.n, lo, hi);
         }
     }
 }
@@ -195,7 +197,13 @@ __device__ void push_rows(const DispatchArgs &d, const Route &r, u8 *bulk, u64 *
         return;
     }
 #endif
-    push_units(d, r);
+    push_units(d, r, d.src, d.srcStride, d.rowBytes, d.bank.x);
+}
+
+// push_scales sends the caller's own scales of the block's rows. A whole block, when all rows have their places.
+__device__ __forceinline__ void push_scales(const DispatchArgs &d, const Route &r) {
+    if (d.scaleBytes && !d.fp8)
+        push_units(d, r, d.scales, d.scaleStride, d.scaleBytes, d.bank.scales);
 }
 
 // may_bulk says whether bulk copies can push the block's rows.

@@ -43,8 +43,11 @@ struct DispatchArgs {
     Bank bank;
     u64 src, ids, weights, numTokens; // numTokens: int on the device, or 0
     i64 srcStride;                    // bytes
-    u32 tokens, rowBytes, dtype, fp8, flags, spread; // rowBytes: on the wire
-    u64 bulk, pad; // bulk 1: there is shared memory for bulk copies
+    u32 tokens, rowBytes, dtype, fp8, flags, scaleBytes; // rowBytes: on the wire; scaleBytes: of a row's scales there
+    u64 bulk;        // where in shared memory bulk copies go, or 0
+    u64 scales;      // the caller's own, of rows that it quantised: as opaque as the rows
+    i64 scaleStride; // bytes
+    u64 pad;
 };
 
 // Route is a block's view of one dispatch.
