@@ -80,6 +80,7 @@ static void poison() {
         dl_iterate_phdr(find_segment, (void *)&weft_emu_block);
     Segment s = shared_variables;
     memset(s.at, 0xcb, s.bytes);
+    asm volatile("" : "+m"(shared_variables)); // it lies in that segment too
     shared_variables = s;
 }
 
