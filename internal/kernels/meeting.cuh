@@ -3,7 +3,7 @@
 // DELAY spins up to 4 us, now and then, before a store of data or of a flag: in a build that looks for races.
 #ifdef WEFT_DELAYS
 __device__ __noinline__ void delay() {
-    u32 tick = clock_cycles(), lane = threadIdx.x & 31;
+    u32 lane = threadIdx.x & 31, tick = clock_cycles();
     tick = __shfl_sync(__activemask(), tick, __ffs(__activemask()) - 1); // one choice for a warp, else its threads add up
     u32 x = (tick ^ blockIdx.x * 0x9e3779b9u ^ (threadIdx.x - lane) * 0x85ebca6bu) * 2654435761u;
     x ^= x >> 15;
