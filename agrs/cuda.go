@@ -144,12 +144,14 @@ func (g *gpu) gather(s comm.Stream, seat kernels.Seat, b *gpuBank, batch exchang
 		*g.quant = kernels.QuantArgs{Src: exchange.Addr(x), SrcStride: exchange.Stride(x), Q: exchange.Addr(q), Scales: exchange.Addr(scales),
 			NumTokens: exchange.Addr(b.NumTokens), Rows: uint32(tokens), Hidden: uint32(g.Cfg.Hidden), DType: uint32(g.Cfg.DType)}
 		if tokens > 0 {
-			if err := seat.Set.Quantise(seat.Stream, g.quant); err != nil {
+			if err := seat.Set.Quantise(seat.Stream, g.quant, seat.Most); err != nil {
 				return err
 			}
 		}
 		g.parts[0].Src, g.parts[3] = q, comm.Part{Dst: b.scales, Src: scales}
 	}
+	g.Dev.Seater.Limit(g.Cfg.Blocks)
+	defer g.Dev.Seater.Limit(0)
 	return g.Comm.AllGatherV(s, comm.OnDevice(b.NumTokens, b.counts, g.Cfg.MaxTokensPerRank), g.parts[:n]...)
 }
 
@@ -161,15 +163,15 @@ func (g *gpu) makeIndex(seat kernels.Seat, b *gpuBank) error {
 		Counts: exchange.Addr(ix.Counts), Offsets: exchange.Addr(ix.Offsets), NumRows: exchange.Addr(b.Got.NumRows),
 		Dropped: exchange.Addr(b.Got.Dropped), Stats: exchange.Addr(g.Dev.Stats), Ticket: exchange.Addr(b.ticket), Scratch: exchange.Addr(b.scratch),
 		MaxRows: uint32(g.Cfg.MaxRecvRows)}
-	if err := seat.Set.Index(seat.Stream, g.index); err != nil || g.Cfg.Layout != ep.Expanded {
+	if err := seat.Set.Index(seat.Stream, g.index, seat.Most); err != nil || g.Cfg.Layout != ep.Expanded {
 		return err
 	}
 	*g.expand = kernels.ExpandArgs{Dst: exchange.Addr(b.Got.X), Src: exchange.Addr(b.x), Row: exchange.Addr(ix.Row), Offsets: exchange.Addr(ix.Offsets),
 		Bytes: uint64(exchange.Stride(b.x)), NumLocal: uint32(g.NumLocal)}
-	err := seat.Set.Expand(seat.Stream, g.expand, int(g.Cfg.MaxSlots()))
+	err := seat.Set.Expand(seat.Stream, g.expand, int(g.Cfg.MaxSlots()), seat.Most)
 	if err == nil && !b.scales.IsZero() {
 		g.expand.Dst, g.expand.Src, g.expand.Bytes = exchange.Addr(b.Got.Scales), exchange.Addr(b.scales), uint64(exchange.Stride(b.scales))
-		err = seat.Set.Expand(seat.Stream, g.expand, int(g.Cfg.MaxSlots()))
+		err = seat.Set.Expand(seat.Stream, g.expand, int(g.Cfg.MaxSlots()), seat.Most)
 	}
 	return err
 }
@@ -235,12 +237,14 @@ func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []
 	if g.Cfg.Output == ep.PartialRows {
 		g.partial.Copy = 1
 	}
-	err = seat.Set.Partials(seat.Stream, g.partial)
+	err = seat.Set.Partials(seat.Stream, g.partial, seat.Most)
 	if err == nil {
 		g.parts[0] = comm.Part{Dst: dst, Src: src}
 		g.op = comm.Op{Kind: comm.ReduceScatterV, Reduce: comm.Sum, Parts: g.parts[:1], Tag: t.Tag,
 			Send: comm.OnDevice(b.NumTokens, b.counts, g.Cfg.MaxTokensPerRank)}
+		g.Dev.Seater.Limit(g.Cfg.Blocks)
 		err = g.Comm.Do(s, &g.op)
+		g.Dev.Seater.Limit(0)
 	}
 	if err == nil && len(bias) > 0 {
 		a := g.bias
@@ -250,7 +254,7 @@ func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []
 			a.Bias[i], a.BiasStride[i] = exchange.Addr(v), exchange.Stride(v)
 		}
 		if dst.Rows() > 0 {
-			err = seat.Set.Bias(seat.Stream, a, dst.Rows())
+			err = seat.Set.Bias(seat.Stream, a, dst.Rows(), seat.Most)
 		}
 	}
 	t.Release()

@@ -272,7 +272,7 @@ func (g *gpu) sumHere(s comm.Stream, b *gpuBank, y comm.Buffer, note kernels.Not
 	*g.partial = kernels.PartialArgs{Dst: exchange.Addr(b.partial), DstStride: exchange.Stride(b.partial), Y: exchange.Addr(y), YStride: exchange.Stride(y),
 		Slot: exchange.Addr(b.slot), Weight: exchange.Addr(b.Got.Index.Weight), NumRows: b.bank.NumRows,
 		TopK: uint32(g.Cfg.TopK), Hidden: uint32(g.Cfg.Hidden), DType: uint32(g.Cfg.DType), MaxRows: uint32(g.Cfg.MaxRecvRows)}
-	return g.Dev.Failed("combine", seat.Set.Partials(seat.Stream, g.partial))
+	return g.Dev.Failed("combine", seat.Set.Partials(seat.Stream, g.partial, seat.Most))
 }
 
 // close gives the region back; the last rank's call frees it.

@@ -65,6 +65,11 @@ type Config struct {
 	Banks                    int  // results alive at once; 0 means 1
 	RankInvariant            bool // sum all k expert rows at the source in k order (alltoall, ExpertRows): same bits for any number of ranks
 
+	// Blocks is the most thread blocks of a kernel on a GPU, each on a multiprocessor of its own, so that other work has the rest. 0
+	// leaves it to the driver: for kernels that wait for peers what comm/p2p computed from the GPU and the ranks that share it,
+	// or was told (p2p.Config.Blocks), which is never exceeded; all multiprocessors for those that wait for nobody.
+	Blocks int
+
 	// Quantised says that x has the caller's own quantised rows: of type Wire (F8E4M3, F8E5M2, I8 or U8), which travel byte for
 	// byte, each with ScaleBytes bytes of scales from Routing.Scales, whose meaning is the caller's too. y and out are of DType
 	// as ever. Two fp4 values in a U8 are WireCols = Hidden/2.
@@ -162,8 +167,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("exchange: WireCols %d, ScaleBytes %d are of the caller's own rows: set Quantised", c.WireCols, c.ScaleBytes)
 	case c.Layout > Expanded || c.Output > PartialRows || c.Overflow > Drop:
 		return fmt.Errorf("exchange: unknown %v, %v or %v", c.Layout, c.Output, c.Overflow)
-	case c.Alignment < 0 || c.MaxRecvRows < 0 || c.Banks < 0:
-		return fmt.Errorf("exchange: Alignment %d, MaxRecvRows %d, Banks %d: none may be negative", c.Alignment, c.MaxRecvRows, c.Banks)
+	case c.Alignment < 0 || c.MaxRecvRows < 0 || c.Banks < 0 || c.Blocks < 0:
+		return fmt.Errorf("exchange: Alignment %d, MaxRecvRows %d, Banks %d, Blocks %d: none may be negative", c.Alignment, c.MaxRecvRows, c.Banks, c.Blocks)
 	case c.RankInvariant && c.Output != ExpertRows:
 		return fmt.Errorf("exchange: RankInvariant sums expert rows at the source and cannot be had with %v", c.Output)
 	}

@@ -34,6 +34,7 @@ func TestValidate(t *testing.T) {
 		"overflow(4)":                                                          func(c *Config) { c.Overflow = 4 },
 		"Alignment -1, MaxRecvRows 0, Banks 0":                                 func(c *Config) { c.Alignment = -1 },
 		"Alignment 0, MaxRecvRows -7, Banks 0":                                 func(c *Config) { c.MaxRecvRows = -7 },
+		"Banks 0, Blocks -1: none may be negative":                             func(c *Config) { c.Blocks = -1 },
 		"Alignment 0, MaxRecvRows 0, Banks -2":                                 func(c *Config) { c.Banks = -2 },
 		"RankInvariant sums expert rows":                                       func(c *Config) { c.RankInvariant, c.Output = true, PartialRows },
 		"placement is for 8 experts on 3 ranks":                                func(c *Config) { c.Placement = routing.Placement{NumExperts: 8, Size: 3} },

@@ -111,6 +111,9 @@ func (c *conn) launch(st *cuda.Stream, op *comm.Op, call uint32, parts []comm.Pa
 	if how.Blocks > 0 {
 		most = min(most, how.Blocks)
 	}
+	if c.limit > 0 {
+		most = min(most, c.limit)
+	}
 	if (how.Push || how.Blocks == 0) && kernels.IsSmall(a) {
 		return c.r.gpu.kernels.Small(st, a, most, 1)
 	}

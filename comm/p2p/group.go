@@ -64,6 +64,7 @@ type conn struct {
 	log    log
 	args   *kernels.Args // an allocation of its own: C gets its address
 	closed atomic.Bool
+	limit  int          // of the blocks of operations; 0: none
 	calls  atomic.Int64 // collectives that were enqueued, for messages about who is missing
 }
 

@@ -34,6 +34,9 @@ func (c *conn) Seat(s comm.Stream, a *kernels.Args, n kernels.Note) (kernels.Sea
 // Blocks returns the most blocks of a kernel of this rank that waits for peers.
 func (c *conn) Blocks() int { return c.r.gpu.blocks }
 
+// Limit bounds the blocks of the operations that follow; 0: as many as Blocks says.
+func (c *conn) Limit(blocks int) { c.limit = blocks }
+
 // SameGPU reports whether all ranks of the group share one GPU of this process.
 func (c *conn) SameGPU() bool { return c.g.shared&kernels.SameGPU != 0 }
 

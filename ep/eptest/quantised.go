@@ -37,7 +37,7 @@ func testQuantised(t *testing.T, on *rig) {
 			cfg := plain
 			cfg.Wire, cfg.WireCols, cfg.ScaleBytes, cfg.Layout = v.wire, v.cols, v.scaleBytes, layout
 			cfg.DType = []dtype.DType{dtype.BF16, dtype.F32}[i]
-			cfg.Alignment = 1 + 3*i
+			cfg.Alignment, cfg.Blocks = 1+3*i, i // on a GPU one block alone, too
 			cfg.Output = ep.Output(i)
 			t.Run(fmt.Sprintf("%v cols %d scales %d gap %d %v", v.wire, v.cols, v.scaleBytes, v.gap, layout), func(t *testing.T) {
 				err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {

@@ -320,40 +320,47 @@ func IndexScratch(maxRows, topK, numLocal int) int {
 }
 
 // Index launches both kernels that index gathered rows.
-func (s *ExchangeSet) Index(st *cuda.Stream, a *IndexArgs) error {
+func (s *ExchangeSet) Index(st *cuda.Stream, a *IndexArgs, most int) error {
 	width := int(a.Experts.NumLocal) + 1
-	l := cuda.Linear(IndexBlocks(int(a.MaxRows), int(a.Experts.TopK)), Threads)
+	blocks := IndexBlocks(int(a.MaxRows), int(a.Experts.TopK))
+	if most > 0 {
+		blocks = min(blocks, most)
+	}
+	l := cuda.Linear(blocks, Threads)
 	l.Shared = uint32((countingWarps(width) + 1) * width * 4)
 	return errors.Join(run(s, st, s.indexCount, &l, a, nil), run(s, st, s.indexPlace, &l, a, nil))
 }
 
-// over returns a grid for work items of a warp each, at most maxBlocks.
-func (s *ExchangeSet) over(warps int) cuda.Launch {
+// over returns a grid for work items of a warp each, of at most so many blocks; 0: one for each multiprocessor.
+func (s *ExchangeSet) over(warps, most int) cuda.Launch {
 	const perBlock = Threads / 32
-	return cuda.Linear(max(1, min(s.numSMs, (warps+perBlock-1)/perBlock)), Threads)
+	if most == 0 {
+		most = s.numSMs
+	}
+	return cuda.Linear(max(1, min(most, s.numSMs, (warps+perBlock-1)/perBlock)), Threads)
 }
 
 // Quantise narrows rows to e4m3.
-func (s *ExchangeSet) Quantise(st *cuda.Stream, a *QuantArgs) error {
-	l := s.over(int(a.Rows) * int(a.Hidden+127) / 128)
+func (s *ExchangeSet) Quantise(st *cuda.Stream, a *QuantArgs, most int) error {
+	l := s.over(int(a.Rows)*int(a.Hidden+127)/128, most)
 	return run(s, st, s.quantise, &l, a, nil)
 }
 
 // Partials makes partial rows.
-func (s *ExchangeSet) Partials(st *cuda.Stream, a *PartialArgs) error {
-	l := s.over(int(a.MaxRows) * 8) // a row for several warps where they are few
+func (s *ExchangeSet) Partials(st *cuda.Stream, a *PartialArgs, most int) error {
+	l := s.over(int(a.MaxRows)*8, most) // a row for several warps where they are few
 	l.Block[0] = expertThreads
 	return run(s, st, s.partials, &l, a, nil)
 }
 
 // Bias rounds sums plus bias.
-func (s *ExchangeSet) Bias(st *cuda.Stream, a *BiasArgs, rows int) error {
-	l := s.over(rows * int(a.Hidden) / 32)
+func (s *ExchangeSet) Bias(st *cuda.Stream, a *BiasArgs, rows, most int) error {
+	l := s.over(rows*int(a.Hidden)/32, most)
 	return run(s, st, s.addBias, &l, a, nil)
 }
 
 // Expand copies rows to slots, of which there are at most maxSlots.
-func (s *ExchangeSet) Expand(st *cuda.Stream, a *ExpandArgs, maxSlots int) error {
-	l := s.over(maxSlots)
+func (s *ExchangeSet) Expand(st *cuda.Stream, a *ExpandArgs, maxSlots, most int) error {
+	l := s.over(maxSlots, most)
 	return run(s, st, s.expand, &l, a, nil)
 }

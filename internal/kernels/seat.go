@@ -22,6 +22,7 @@ type Seat struct {
 	Stream *cuda.Stream
 	Set    *ExchangeSet
 	Blocks int // the most that a kernel may have which waits for peers
+	Most   int // the most of one that waits for nobody; 0: as many as there are multiprocessors
 }
 
 // Seater is a power of a driver's Conn: it lets another package launch kernels that meet as the driver's own do, with the
@@ -33,6 +34,8 @@ type Seater interface {
 	Seat(s comm.Stream, a *Args, n Note) (Seat, error)
 	// Blocks returns Seat.Blocks.
 	Blocks() int
+	// Limit bounds the blocks of the operations that follow, those of the Conn's Do too; 0: as Blocks says.
+	Limit(blocks int)
 	// SameGPU reports whether all ranks of the group share one GPU of this process.
 	SameGPU() bool
 }

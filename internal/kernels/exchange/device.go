@@ -175,6 +175,9 @@ func (b *GPUBank) poison(st *cuda.Stream) error {
 // Seat is Seater.Seat, and the poison of a bank about to be used.
 func (d *Device) Seat(s comm.Stream, a *kernels.Args, n kernels.Note, b *GPUBank) (kernels.Seat, error) {
 	seat, err := d.Seater.Seat(s, a, n)
+	if most := d.core.Cfg.Blocks; most > 0 {
+		seat.Blocks, seat.Most = min(seat.Blocks, most), most
+	}
 	if err == nil && b != nil {
 		if err = b.poison(seat.Stream); err != nil {
 			err = d.Failed(n.Label, err)
