@@ -33,14 +33,27 @@ func TestExchanger(t *testing.T, create New) {
 }
 
 // TestOn runs the whole suite on the worlds of another driver. On a GPU, buffers are moved there and back.
-func TestOn(t *testing.T, create New, open Open) {
+func TestOn(t *testing.T, create New, open Open) { TestLevels(t, create, open, Levels{}) }
+
+// Levels says that the strategy has two of them.
+type Levels struct {
+	Nodes int // of every world; 0: the strategy has one level
+	Ranks int // of every world, instead of the numbers of ranks of the suite
+	// Bytes bounds the memory of a rank, instead of Config.Bytes.
+	Bytes func(cfg ep.Config) (symmetric, private int64)
+}
+
+// TestLevels is TestOn for strategies whose worlds have two levels, and cannot be split.
+func TestLevels(t *testing.T, create New, open Open, l Levels) {
 	on := newRig(t, create, open)
+	on.levels = l
 	exchange.Poison.Store(true)
 	t.Cleanup(func() { exchange.Poison.Store(false) })
 	t.Run("shapes", func(t *testing.T) { testShapes(t, on) })
 	t.Run("ranks", func(t *testing.T) { testRanks(t, on) })
 	t.Run("hidden", func(t *testing.T) { testHidden(t, on) })
 	t.Run("placements", func(t *testing.T) { testPlacements(t, on) })
+	t.Run("quantised", func(t *testing.T) { testQuantised(t, on) })
 	t.Run("many tokens", func(t *testing.T) { testMany(t, on) })
 	t.Run("random", func(t *testing.T) { testRandom(t, on) })
 	t.Run("counters", func(t *testing.T) { testCounters(t, on) })
@@ -72,7 +85,7 @@ func steps(t *testing.T, on *rig, ranks int, cfg ep.Config, o options, all ...St
 			}
 		}
 		if m, ok := x.(ep.Meter); ok {
-			symmetric, private := cfg.Bytes(ranks)
+			symmetric, private := on.bytes(cfg, ranks)
 			if held := m.Stats().HeldBytes; held > symmetric+private {
 				return fmt.Errorf("rank %d holds %d bytes, bound %d + %d: %+v", c.Rank(), held, symmetric, private, cfg)
 			}
@@ -87,6 +100,15 @@ func even(ranks, n int) []int {
 	x := make([]int, ranks)
 	for r := range x {
 		x[r] = n
+	}
+	return x
+}
+
+// repeat gives the list's numbers of tokens to the ranks in turn.
+func repeat(ranks int, list ...int) []int {
+	x := make([]int, ranks)
+	for r := range x {
+		x[r] = list[r%len(list)]
 	}
 	return x
 }
@@ -123,6 +145,7 @@ func usual(cfg ep.Config, ranks int) []Step {
 
 // testShapes crosses layouts, outputs, types, alignments, strides and bias.
 func testShapes(t *testing.T, on *rig) {
+	n, two := on.num(3), on.num(2)
 	for _, layout := range []ep.Layout{ep.Rows, ep.Expanded} {
 		for _, output := range []ep.Output{ep.ExpertRows, ep.PartialRows} {
 			for i, dt := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F8E4M3} {
@@ -133,17 +156,17 @@ func testShapes(t *testing.T, on *rig) {
 				}
 				o := options{gap: i * 3, ownY: i%2 == 1, numBias: i % 3}
 				t.Run(fmt.Sprintf("%v %v %v bias %d", layout, output, dt, o.numBias), func(t *testing.T) {
-					steps(t, on, 3, cfg, o, usual(cfg, 3)...)
+					steps(t, on, n, cfg, o, usual(cfg, n)...)
 				})
 				o = options{numBias: 2 - i%3, ownY: i%2 == 0}
-				steps(t, on, 2, cfg, o, NewStep("other options", cfg.WithDefaults(2), 11, []int{4, 9}, dirty))
+				steps(t, on, two, cfg, o, NewStep("other options", cfg.WithDefaults(two), 11, repeat(two, 4, 9), dirty))
 			}
 		}
 	}
 }
 
 func testRanks(t *testing.T, on *rig) {
-	for _, ranks := range []int{1, 2, 3, 5, 6, 7, 8} {
+	for _, ranks := range on.nums(1, 2, 3, 5, 6, 7, 8) {
 		for _, experts := range []int{1, 5, 16} { // fewer than ranks, not divisible, plenty
 			cfg := ep.Config{NumExperts: experts, TopK: 4, Hidden: 16, MaxTokensPerRank: 12}
 			steps(t, on, ranks, cfg, options{numBias: 1}, usual(cfg, ranks)...)
@@ -157,13 +180,13 @@ func testHidden(t *testing.T, on *rig) {
 	for _, hidden := range []int{1, 16, 120, 127, 200, 2880} {
 		for _, wire := range []dtype.DType{dtype.F32, dtype.F8E4M3} {
 			cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: hidden, MaxTokensPerRank: 5, Wire: wire}
-			steps(t, on, 3, cfg, options{}, usual(cfg, 3)...)
+			steps(t, on, on.num(3), cfg, options{}, usual(cfg, on.num(3))...)
 		}
 	}
 }
 
 func testPlacements(t *testing.T, on *rig) {
-	for _, ranks := range []int{1, 3, 4} {
+	for _, ranks := range on.nums(1, 3, 4) {
 		for _, p := range []routing.Placement{
 			{NumExperts: 6, Size: ranks, RoundRobin: true},
 			{NumExperts: 6, Size: ranks, Physical: []int32{0, 1, 2, 3, 4, 5, 0, 0}},
@@ -183,7 +206,8 @@ func testMany(t *testing.T, on *rig) {
 		t.Skip("moves 140,000 tokens; not with -short")
 	}
 	cfg := ep.Config{NumExperts: 2, TopK: 1, Hidden: 1, MaxTokensPerRank: 70_000}
-	steps(t, on, 2, cfg, options{}, NewStep("many", cfg.WithDefaults(2), 1, even(2, 70_000), one))
+	ranks := on.num(2)
+	steps(t, on, ranks, cfg, options{}, NewStep("many", cfg.WithDefaults(ranks), 1, repeat(ranks, 70_000, 70_000, 0, 0), one))
 }
 
 // testRandom runs random shapes; the seed is printed with the step that fails.
@@ -194,7 +218,7 @@ func testRandom(t *testing.T, on *rig) {
 	}
 	for seed := range uint64(rounds) {
 		rng := rand.New(rand.NewPCG(seed, 77))
-		ranks := 1 + rng.IntN(8)
+		ranks := on.num(1 + rng.IntN(8))
 		cfg := ep.Config{NumExperts: 1 + rng.IntN(20), TopK: 1 + rng.IntN(6), Hidden: 1 + rng.IntN(40),
 			MaxTokensPerRank: 1 + rng.IntN(20), Layout: ep.Layout(rng.IntN(2)), Output: ep.Output(rng.IntN(2)),
 			Alignment: rng.IntN(9), Banks: rng.IntN(3)}

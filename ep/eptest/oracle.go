@@ -159,6 +159,24 @@ func copiesOf(cfg ep.Config, s Step, source int) (copies, cross int) {
 	return copies, cross
 }
 
+// nodeCopiesOf counts the (token, node) pairs of a source rank, where nodes have so many ranks.
+func nodeCopiesOf(cfg ep.Config, s Step, source, ranks int) (copies, cross int64) {
+	for t := range len(s.IDs[source]) / cfg.TopK {
+		to := map[int]bool{}
+		for _, e := range s.IDs[source][t*cfg.TopK : (t+1)*cfg.TopK] {
+			if e >= 0 && int(e) < cfg.NumExperts {
+				if r, _ := home(cfg, len(s.IDs), source, t, int(e)); r >= 0 {
+					to[r/ranks] = true
+				}
+			}
+		}
+		copies += int64(len(to))
+		delete(to, source/ranks)
+		cross += int64(len(to))
+	}
+	return copies, cross
+}
+
 // droppedOf counts the ids of a rank's tokens that go nowhere.
 func droppedOf(cfg ep.Config, s Step, rank int) (n int64) {
 	for i, e := range s.IDs[rank] {

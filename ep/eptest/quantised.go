@@ -18,7 +18,7 @@ import (
 // testQuantised dispatches rows that the caller quantised: any bytes, NaN of every kind among them, of odd sizes and strides. They must
 // come as they went, scales beside them, and Combine must not care.
 func testQuantised(t *testing.T, on *rig) {
-	const ranks = 3
+	ranks := on.num(3)
 	plain := ep.Config{NumExperts: 7, TopK: 3, Hidden: 14, MaxTokensPerRank: 9, Quantised: true}
 	for _, v := range []struct {
 		wire             dtype.DType
@@ -185,7 +185,7 @@ func (w raw) compare(cfg ep.Config, v view, r *ep.Received) error {
 
 // testQuantisedRefused: scales that do not fit the rows are Invalid on all ranks, and the next call works.
 func testQuantisedRefused(t *testing.T, on *rig) {
-	const ranks = 3
+	ranks := on.num(3)
 	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4, Quantised: true, Wire: dtype.I8, ScaleBytes: 3}
 	good := NewStep("good", cfg, 1, even(ranks, 3), distinct)
 	x := comm.Of(make([]int8, 2*8), 8)
@@ -219,7 +219,7 @@ func testQuantisedRefused(t *testing.T, on *rig) {
 		require.NoError(t, err)
 	}
 	plain := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
-	err := on.world(t, 1).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+	err := on.world(t, on.num(1)).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		e, err := on.create(ctx, c, plain)
 		if err != nil {
 			return err

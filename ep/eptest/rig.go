@@ -16,6 +16,31 @@ type rig struct {
 	make   New
 	open   Open
 	worlds map[int]*comm.World
+	levels Levels
+}
+
+// num is the number of ranks of a test that wants so many.
+func (r *rig) num(ranks int) int {
+	if r.levels.Ranks > 0 {
+		return r.levels.Ranks
+	}
+	return ranks
+}
+
+// nums is num for a test of several.
+func (r *rig) nums(list ...int) []int {
+	if r.levels.Ranks > 0 {
+		return []int{r.levels.Ranks}
+	}
+	return list
+}
+
+// bytes bounds a rank's memory.
+func (r *rig) bytes(cfg ep.Config, ranks int) (symmetric, private int64) {
+	if r.levels.Bytes != nil {
+		return r.levels.Bytes(cfg)
+	}
+	return cfg.Bytes(ranks)
 }
 
 func newRig(t *testing.T, create New, open Open) *rig {
@@ -114,7 +139,7 @@ func (x *remote) Dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Re
 	var used []comm.Buffer
 	defer func() { x.free(used) }()
 	var err error
-	for _, b := range []*comm.Buffer{&rows, &r.IDs, &r.Weights, &r.NumTokens} {
+	for _, b := range []*comm.Buffer{&rows, &r.IDs, &r.Weights, &r.NumTokens, &r.Scales} {
 		if *b, err = x.up(*b, &used); err != nil {
 			return nil, err
 		}

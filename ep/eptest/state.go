@@ -17,9 +17,9 @@ import (
 
 // testCounters holds Stats and Dropped against the oracle, and the expected number of copies on even routing.
 func testCounters(t *testing.T, on *rig) {
-	const ranks = 4
+	ranks := on.num(4)
 	cfg := ep.Config{NumExperts: 10, TopK: 3, Hidden: 4, MaxTokensPerRank: 50}
-	s := NewStep("dirty", cfg, 3, []int{50, 7, 0, 33}, dirty)
+	s := NewStep("dirty", cfg, 3, repeat(ranks, 50, 7, 0, 33), dirty)
 	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		x, err := on.create(ctx, c, cfg)
 		if err != nil {
@@ -30,10 +30,13 @@ func testCounters(t *testing.T, on *rig) {
 		}
 		got, me := x.(ep.Meter).Stats(), c.Rank()
 		n := int64(len(s.IDs[me]) / cfg.TopK)
-		want := ep.Stats{NumDispatches: 1, NumTokens: n, NumCopies: n * ranks, NumCrossCopies: n * (ranks - 1)}
+		want := ep.Stats{NumDispatches: 1, NumTokens: n, NumCopies: n * int64(ranks), NumCrossCopies: n * int64(ranks-1)}
 		if x.Name() == "alltoall" {
 			copies, cross := copiesOf(x.Config(), s, me)
 			want.NumCopies, want.NumCrossCopies = int64(copies), int64(cross)
+		}
+		if n := on.levels.Nodes; n > 0 {
+			want.NumNodeCopies, want.NumCrossNodeCopies = nodeCopiesOf(x.Config(), s, me, ranks/n)
 		}
 		want.DroppedIDs = droppedOf(x.Config(), s, me)
 		for _, slots := range viewOf(x.Config(), s, me, true).slots {
@@ -41,7 +44,7 @@ func testCounters(t *testing.T, on *rig) {
 			want.NumSlots += int64(len(slots))
 		}
 		want.HeldBytes = got.HeldBytes
-		symmetric, private := cfg.Bytes(ranks)
+		symmetric, private := on.bytes(cfg, ranks)
 		if got.HeldBytes <= 0 || got.HeldBytes > symmetric+private {
 			return fmt.Errorf("rank %d holds %d bytes, bound %d + %d", me, got.HeldBytes, symmetric, private)
 		}
@@ -55,7 +58,7 @@ func testCounters(t *testing.T, on *rig) {
 
 // testInterleaved runs two exchangers of different shapes on the same ranks, their results alive at once.
 func testInterleaved(t *testing.T, on *rig) {
-	const ranks = 3
+	ranks := on.num(3)
 	a := ep.Config{NumExperts: 6, TopK: 2, Hidden: 24, MaxTokensPerRank: 8}
 	b := ep.Config{NumExperts: 5, TopK: 3, Hidden: 7, MaxTokensPerRank: 4}
 	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
@@ -127,7 +130,8 @@ func end(ctx context.Context, c *comm.Comm, x ep.Exchanger, s Step, r *ep.Receiv
 
 // testBanks holds several results at once, takes them in another order, and is refused one too many.
 func testBanks(t *testing.T, on *rig) {
-	const ranks, banks = 3, 3
+	const banks = 3
+	ranks := on.num(3)
 	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 5, MaxTokensPerRank: 6, Banks: banks}
 	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		x, err := on.create(ctx, c, cfg)
@@ -158,7 +162,7 @@ func testBanks(t *testing.T, on *rig) {
 
 // testOrder: ranks that combine two results of equal shapes in different orders get an error, not each other's rows.
 func testOrder(t *testing.T, on *rig) {
-	const ranks = 3
+	ranks := on.num(3)
 	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 5, MaxTokensPerRank: 6, Banks: 2}
 	errs := make([]error, ranks)
 	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
@@ -222,7 +226,7 @@ func releases(ctx context.Context, c *comm.Comm, x ep.Exchanger, s Step) error {
 
 // testNumTokens gives more rows than count: the rest is neither read nor written.
 func testNumTokens(t *testing.T, on *rig) {
-	const ranks = 3
+	ranks := on.num(3)
 	cfg := ep.Config{NumExperts: 4, TopK: 2, Hidden: 3, MaxTokensPerRank: 5}
 	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 		x, err := on.create(ctx, c, cfg)
@@ -230,7 +234,7 @@ func testNumTokens(t *testing.T, on *rig) {
 			return err
 		}
 		me := c.Rank()
-		s := NewStep("counted", cfg, 1, []int{2, 0, 5}, distinct)
+		s := NewStep("counted", cfg, 1, repeat(ranks, 2, 0, 5), distinct)
 		n := len(s.IDs[me]) / cfg.TopK
 		const rows = 7 // more than MaxTokensPerRank
 		in, out := make([]float32, rows*cfg.Hidden), make([]float32, rows*cfg.Hidden)
@@ -267,7 +271,7 @@ func testNumTokens(t *testing.T, on *rig) {
 
 // testNaN puts NaN into one token: its own output is NaN, all others are as without.
 func testNaN(t *testing.T, on *rig) {
-	const ranks = 4
+	ranks := on.num(4)
 	for _, wire := range []dtype.DType{dtype.F32, dtype.F8E4M3} {
 		cfg := ep.Config{NumExperts: 8, TopK: 3, Hidden: 130, MaxTokensPerRank: 10, Wire: wire}
 		s := NewStep("one NaN", cfg, 5, even(ranks, 10), distinct)
@@ -286,7 +290,7 @@ func oneNaN(ctx context.Context, c *comm.Comm, x ep.Exchanger, s Step) error {
 	cfg, me := x.Config(), c.Rank()
 	in := slices.Clone(s.Tokens[me])
 	const token = 4
-	if me == 2 {
+	if me == min(2, c.Size()-1) {
 		for j := range cfg.Hidden {
 			in[token*cfg.Hidden+j] = float32(math.NaN())
 		}
@@ -301,7 +305,7 @@ func oneNaN(ctx context.Context, c *comm.Comm, x ep.Exchanger, s Step) error {
 		return err
 	}
 	for i, want := range outOf(cfg, s, me, 0) {
-		nan := me == 2 && i/cfg.Hidden == token
+		nan := me == min(2, c.Size()-1) && i/cfg.Hidden == token
 		if nan != (out[i] != out[i]) || !nan && float64(out[i]) != want {
 			return fmt.Errorf("rank %d: value %d is %v, want %v (NaN: %v)", me, i, out[i], want, nan)
 		}
@@ -314,7 +318,10 @@ func testAllocations(t *testing.T, on *rig) {
 	if testing.Short() {
 		t.Skip("counts allocations; not with -short, which CI runs under the race detector")
 	}
-	const ranks = 1
+	ranks := on.num(1)
+	if ranks > 1 {
+		t.Skip("counts the allocations of one rank")
+	}
 	if on.world(t, ranks).Local()[0].Device().Kind != comm.CPU {
 		t.Skip("the copies that this suite makes for a GPU allocate")
 	}

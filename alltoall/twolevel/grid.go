@@ -1,0 +1,120 @@
+package twolevel
+
+import (
+	"context"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
+)
+
+// grid is a Conn of all ranks, of the one collective that they need when they agree on a configuration: an all_gather.
+type grid struct {
+	inside, between *comm.Comm
+	all             *comm.Comm // over this Conn
+}
+
+func newGrid(inside, between *comm.Comm) *grid {
+	g := &grid{inside: inside, between: between}
+	rank, size := between.Rank()*inside.Size()+inside.Rank(), between.Size()*inside.Size()
+	if w := inside.World(); w != nil && w == between.World() { // groups of one world: errors name its ranks
+		g.all = inside.Group(g, rank, size)
+	} else {
+		g.all = comm.New(g, rank, size)
+	}
+	return g
+}
+
+// check refuses groups that are not the rows and columns of one matrix.
+func (g *grid) check(ctx context.Context) error {
+	for i, level := range []*comm.Comm{g.inside, g.between} {
+		other := []*comm.Comm{g.between, g.inside}[i]
+		all, own := make([]int64, 2*level.Size()), []int64{int64(other.Rank()), int64(other.Size())}
+		if err := gatherWords(ctx, level, all, own); err != nil {
+			return err
+		}
+		for r := range level.Size() {
+			if all[2*r] != own[0] || all[2*r+1] != own[1] {
+				what := []string{"of one node", "of one number"}[i]
+				return comm.Errorf("alltoall", g.all.WorldRank(), comm.Invalid, "rank %d of %d of its other group, and a rank %s says %d of %d; the groups inside and between nodes must be the rows and columns of one matrix",
+					own[0], own[1], what, all[2*r], all[2*r+1])
+			}
+		}
+	}
+	return nil
+}
+
+// Device says where the rank's buffers live.
+func (g *grid) Device() comm.Device { return g.inside.Device() }
+
+// Do gathers between nodes, then inside, one node's rows at a time. Other collectives are Unavailable.
+func (g *grid) Do(s comm.Stream, op *comm.Op) error {
+	if op.Kind != comm.AllGather {
+		return comm.Errorf(op.Label(), g.all.WorldRank(), comm.Unavailable, "%v across both levels", op.Kind)
+	}
+	for _, p := range op.Parts {
+		rows, ranks := p.Src.Rows(), g.inside.Size()
+		column, err := comm.Alloc(g.inside, p.Src.DType(), rows*g.between.Size(), p.Src.Cols())
+		if err != nil {
+			return err
+		}
+		if err = g.between.AllGather(s, column, p.Src); err != nil {
+			return err
+		}
+		for n := range g.between.Size() {
+			if err = g.inside.AllGather(s, p.Dst.Slice(n*ranks*rows, (n+1)*ranks*rows), column.Slice(n*rows, (n+1)*rows)); err != nil {
+				return err
+			}
+		}
+		if column.Device().Kind != comm.CPU {
+			if err = g.Wait(context.Background(), s); err != nil {
+				return err
+			}
+		}
+		if err = comm.Free(g.inside, column); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Split is Unavailable.
+func (g *grid) Split(context.Context, int, int) (comm.Conn, int, int, error) {
+	return nil, 0, 0, comm.Errorf("split", g.all.WorldRank(), comm.Unavailable, "both levels together have no groups")
+}
+
+// Wait waits for the stream in both levels.
+func (g *grid) Wait(ctx context.Context, s comm.Stream) error {
+	if err := g.between.Wait(ctx, s); err != nil {
+		return err
+	}
+	return g.inside.Wait(ctx, s)
+}
+
+// Abort ends both levels.
+func (g *grid) Abort(cause error) {
+	g.inside.Abort(cause)
+	g.between.Abort(cause)
+}
+
+// Close does nothing: the levels are the caller's.
+func (g *grid) Close(context.Context) error { return nil }
+
+// Alloc returns memory of the level inside.
+func (g *grid) Alloc(t dtype.DType, rows, cols int) (comm.Buffer, error) {
+	return comm.Alloc(g.inside, t, rows, cols)
+}
+
+// Free gives memory of Alloc back.
+func (g *grid) Free(b comm.Buffer) error { return comm.Free(g.inside, b) }
+
+// Copy copies with the driver inside.
+func (g *grid) Copy(s comm.Stream, dst, src comm.Buffer) error {
+	return comm.Copy(g.inside, s, dst, src)
+}
+
+var _ comm.Memory = (*grid)(nil)
+
+// gatherWords is an all-gather of words on the host.
+func gatherWords(_ context.Context, c *comm.Comm, all, own []int64) error {
+	return c.AllGather(comm.Stream{}, comm.Of(all, len(own)), comm.Of(own, len(own)))
+}
