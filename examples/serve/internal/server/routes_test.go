@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -196,7 +197,10 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	r := start(t, "dp2+ep2:alltoall")
 	r.complete(object{"prompt": "Hello", "max_tokens": 5, "ignore_eos": true})
-	cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
+	dir, err := os.MkdirTemp("", "weft-browser") // not TempDir, which fails the test when a helper of the browser still writes there
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+dir,
 		"--virtual-time-budget=4000", "--dump-dom", r.url+"/")
 	out, err := cmd.Output()
 	require.NoError(t, err)
