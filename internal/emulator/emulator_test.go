@@ -1,0 +1,103 @@
+package emulator
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// built returns the libraries in the user's cache folder, or skips where there can be none.
+func built(t *testing.T) Libraries {
+	l, err := Build("")
+	if errors.Is(err, ErrUnavailable) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	return l
+}
+
+// checks returns a program that runs the kernels of testdata/checks.cu.
+func checks(t *testing.T) func(seed string, kernel ...string) (string, error) {
+	l := built(t)
+	program := filepath.Join(t.TempDir(), "run")
+	out, err := exec.Command("g++", "-std=c++17", "-Wall", "-Werror", "-o", program, "testdata/run.cpp", "-ldl", "-lpthread").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return func(seed string, kernel ...string) (string, error) {
+		cmd := exec.Command(program, append([]string{l.NVRTC, "testdata/checks.cu"}, kernel...)...)
+		cmd.Env = append(os.Environ(), "WEFT_EMULATOR_SEED="+seed)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		err := cmd.Run()
+		return out.String(), err
+	}
+}
+
+// TestEngine runs kernels that check barriers, warp operations, atomics, flags, bulk copies and numbers, in order and in random ones.
+func TestEngine(t *testing.T) {
+	run := checks(t)
+	for _, seed := range []string{"", "1", "2", "3"} {
+		out, err := run(seed)
+		require.NoError(t, err, "seed %q: %s", seed, out)
+		require.Contains(t, out, "places: 2 parameters, 0 bytes shared, 224 threads\n")
+		require.Contains(t, out, "ring: 2 parameters, 48 bytes shared, 1024 threads\n")
+	}
+}
+
+// TestFaults runs kernels that would hang or fault on a GPU. Each ends its process with a line that says what and where.
+func TestFaults(t *testing.T) {
+	run := checks(t)
+	for kernel, want := range map[string]string{
+		"bad_barrier": "threads 0 to 76: barrier 0\n  threads 77 to 77: barrier 5\n  threads 78 to 223: barrier 0\n",
+		"bad_mask":    "thread 1: a warp operation whose mask leaves out its caller (0x1, 0x2)",
+		"bad_lanes":   "thread 16: lanes of a warp are in different operations",
+		"bad_load":    "thread 0: a misaligned load",
+		"bad_count":   "thread 64: threads give a barrier different counts (0x60, 0x80)",
+		"bad_copy":    "thread 0: a bulk copy of misaligned memory",
+	} {
+		out, err := run("", kernel)
+		require.Error(t, err, kernel)
+		require.Contains(t, out, want, kernel)
+	}
+}
+
+// TestBuild builds in a new folder from several goroutines at once, and finds what is there.
+func TestBuild(t *testing.T) {
+	built(t)
+	if testing.Short() {
+		t.Skip("two builds take half a minute of a core")
+	}
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	var libraries [2]Libraries
+	var errs [2]error
+	for i := range libraries {
+		wg.Go(func() { libraries[i], errs[i] = Build(dir) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs[:]...))
+	require.Equal(t, libraries[0], libraries[1])
+	again, err := Build(dir)
+	require.NoError(t, err)
+	require.Equal(t, libraries[0], again)
+	require.FileExists(t, again.CUDA)
+	require.FileExists(t, again.NVRTC)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing is left of the slower one")
+}
+
+func TestUnavailable(t *testing.T) {
+	t.Setenv("CXX", "/nowhere/c++")
+	_, err := Build(t.TempDir())
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorContains(t, err, "/nowhere/c++")
+}
