@@ -68,7 +68,7 @@ func (s *suite) reform(t *testing.T) {
 func (s *suite) reformStuck(t *testing.T) {
 	const ranks, stuck = 3, 1
 	w := s.world(t, ranks)
-	release, slow, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	release, slow, told, ended := make(chan struct{}), make(chan struct{}), make(chan int, ranks), make(chan error, 1)
 	go func() {
 		ended <- w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
 			if c.Rank() == stuck {
@@ -76,6 +76,7 @@ func (s *suite) reformStuck(t *testing.T) {
 				return errors.New("at last")
 			}
 			_ = host(ctx, c)
+			told <- c.Rank()
 			if c.Rank() == 2 {
 				<-slow
 			}
@@ -85,7 +86,9 @@ func (s *suite) reformStuck(t *testing.T) {
 	time.Sleep(5 * time.Millisecond)
 	w.Abort(&comm.Error{Op: "watchdog", Rank: 0, Peer: stuck, Code: comm.Timeout, Err: errors.New("it looks stuck")})
 	require.Equal(t, stuck, comm.Blamed(w.Err()))
-	limit, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	<-told
+	<-told
+	limit, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err := w.Without(limit, stuck)
 	if err != nil && !errors.Is(err, comm.Unavailable) {

@@ -23,6 +23,7 @@ import (
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/internal/gputest"
 	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/ncclworld"
 )
 
 // nodeEnv makes this binary one node of TestGPUTwoNodes: a process of four ranks on GPU 0.
@@ -132,7 +133,7 @@ func openNode(ctx context.Context, node int, store rendezvous.Store) (*comm.Worl
 	var wg sync.WaitGroup
 	for i := range gpuRanks {
 		wg.Go(func() {
-			w, err := nccl.Open(ctx, nccl.Config{Devices: []comm.Device{gpu}, First: node, Size: gpuNodes, Store: store,
+			w, err := ncclworld.Open(ctx, ncclworld.Config{Devices: []comm.Device{gpu}, First: node, Size: gpuNodes, Store: store,
 				Name: "column-" + strconv.Itoa(i), Options: nccl.Options{MinCTAs: 1, MaxCTAs: 2, ClusterSize: 1}})
 			if errs[i] = err; err == nil {
 				columns[i] = w.Local()[0]

@@ -96,6 +96,7 @@ func (c *conn) Close(ctx context.Context) error {
 		errs = append(errs, c.leave())
 	}
 	if c == c.r.main {
+		c.r.lost.Store(false) // it is not stuck any more
 		errs = append(errs, w.close(ctx))
 	}
 	return errors.Join(errs...)

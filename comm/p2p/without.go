@@ -2,7 +2,6 @@ package p2p
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -52,19 +51,17 @@ func (c *conn) Without(ctx context.Context, missing, stuck []int) (*comm.World, 
 		return nil, comm.Errorf("open p2p", c.r.index, comm.Unavailable,
 			"the world spans processes, and its store may have gone with one; Close it and Open Config.Without(ranks) with a new Store in each process that is left")
 	}
-	w.leaveBehind(missing, stuck)
-	var errs []error
-	for _, r := range slices.Clone(w.local) {
-		errs = append(errs, r.main.Close(ctx))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err // memory that kernels may still use is not free
+	if w.leaveBehind(missing, stuck) {
+		if err := w.end(ctx); err != nil {
+			return nil, err // memory that kernels may still use is not free
+		}
 	}
 	return Open(ctx, next)
 }
 
-// leaveBehind marks what the end of the world leaves alone: GPUs without survivors, and what ranks use that are stuck in a call.
-func (w *world) leaveBehind(missing, stuck []int) {
+// leaveBehind closes what can be closed, and reports whether anything was open. It marks what the end of the world leaves alone: GPUs
+// without survivors, for good, and what ranks have that are stuck in a call: until they Close, when they are not any more.
+func (w *world) leaveBehind(missing, stuck []int) (open bool) {
 	for _, g := range w.gpus {
 		g.lost = true
 	}
@@ -73,10 +70,19 @@ func (w *world) leaveBehind(missing, stuck []int) {
 			r.gpu.lost = false
 		}
 	}
+	numStuck := int32(0)
 	for _, r := range w.local {
-		r.lost = r.gpu.lost || slices.Contains(stuck, r.index)
-		w.lost = w.lost || r.lost
+		isStuck := slices.Contains(stuck, r.index) && !r.main.closed.Load()
+		r.lost.Store(r.gpu.lost || isStuck)
+		if isStuck && !r.gpu.lost {
+			numStuck++
+			open = true
+		} else if !r.main.closed.Swap(true) {
+			open = true
+		}
 	}
+	w.numOpen.Store(numStuck)
+	return open
 }
 
 var _ comm.Reformer = (*conn)(nil)

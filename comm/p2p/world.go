@@ -50,11 +50,9 @@ type world struct {
 	abort   *uint64      // in pinned memory; kernels look at it now and then
 	numOpen atomic.Int32 // ranks whose main Conn is not closed
 
-	once  sync.Once
-	dead  chan struct{}
-	cause error // set before dead is closed
-	lost  bool  // some rank is: memory that all GPUs look at stays
-
+	once      sync.Once
+	dead      chan struct{}
+	cause     error // set before dead is closed
 	numGroups atomic.Uint64
 }
 
@@ -81,9 +79,9 @@ func (w *world) alive() bool {
 // rank is one rank's streams and memory, shared by its Conns of all groups. Of a rank that is away there are index and words.
 type rank struct {
 	w     *world
-	index int  // in the world
-	away  bool // in another process
-	lost  bool // its goroutine or its GPU may be stuck; see leaveBehind
+	index int         // in the world
+	away  bool        // in another process
+	lost  atomic.Bool // its goroutine or its GPU may be stuck; see leaveBehind
 	gpu   *gpu
 	main  *conn
 
@@ -206,16 +204,21 @@ func (r *rank) zeroed(bytes int) (uintptr, error) {
 	return addr, nil
 }
 
-// close is called once for each rank; the last one frees everything, when no kernel can touch it any more.
+// close is called once for each rank; the last one frees everything.
 func (w *world) close(ctx context.Context) error {
 	if w.numOpen.Add(-1) > 0 {
 		return nil
 	}
+	return w.end(ctx)
+}
+
+// end frees everything when no kernel can touch it any more.
+func (w *world) end(ctx context.Context) error {
 	// A finished ctx does not keep memory: weft's kernels end by their deadlines, which this waits for at most.
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Timeout+5*time.Second)
 	defer cancel()
 	for _, r := range w.local {
-		if r.lost {
+		if r.lost.Load() {
 			continue
 		}
 		if err := r.own.Wait(limit); err != nil {
@@ -236,8 +239,11 @@ func (w *world) free() error {
 			errs = append(errs, g.release())
 		}
 	}
+	lost := map[*gpu]bool{}
+	var stay []*rank
 	for _, r := range w.local {
-		if r.lost {
+		if r.lost.Load() {
+			lost[r.gpu], stay = true, append(stay, r)
 			continue
 		}
 		errs = append(errs, r.arena.close())
@@ -251,24 +257,31 @@ func (w *world) free() error {
 			errs = append(errs, r.own.Close())
 		}
 	}
-	w.ranks, w.local = nil, nil
-	if w.pinned != nil && !w.lost {
+	w.local = stay
+	if len(stay) == 0 {
+		w.ranks = nil
+	}
+	if w.pinned != nil && len(stay) == 0 {
 		errs = append(errs, w.pinned.Close())
 		w.pinned = nil
 	}
-	for _, g := range w.gpus {
+	for index, g := range w.gpus {
 		if g.lost {
 			continue
 		}
 		if g.aux != nil {
 			errs = append(errs, g.aux.Close())
+			g.aux = nil
 		}
 		if g.kernels != nil {
 			errs = append(errs, g.kernels.Close())
+			g.kernels = nil
 		}
-		errs = append(errs, g.dev.Close())
+		if !lost[g] {
+			errs = append(errs, g.dev.Close())
+			delete(w.gpus, index)
+		}
 	}
-	w.gpus = nil
 	return errors.Join(errs...)
 }
 
