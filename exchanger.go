@@ -8,7 +8,9 @@ import (
 
 	"github.com/weftgo/weft/agrs"
 	"github.com/weftgo/weft/alltoall"
+	"github.com/weftgo/weft/alltoall/twolevel"
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/comm/nodes"
 	"github.com/weftgo/weft/ep"
 )
 
@@ -30,7 +32,8 @@ var exchangers = []struct{ name, strategy string }{
 }
 
 // NewExchanger is collective: it makes the exchange strategy of a name. "agrs" gathers all rows and reduce-scatters the
-// sums; "alltoall" sends each token only to the ranks that own its experts; "auto" chooses (see [ChooseExchanger]). The
+// sums; "alltoall" sends each token only to the ranks that own its experts, and in a world of several nodes (package comm/nodes)
+// only once to each node; "auto" chooses (see [ChooseExchanger]). The
 // names of vLLM's backends are accepted too: allgather_reducescatter and naive mean agrs, deepep_high_throughput,
 // deepep_low_latency, pplx, flashinfer_*, mori and nixl_ep mean alltoall; a dash is read as an underscore.
 //
@@ -46,6 +49,13 @@ func NewExchanger(ctx context.Context, c *comm.Comm, name string, cfg ep.Config)
 	}
 	if strategy == "agrs" {
 		x, err := agrs.New(ctx, c, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return x, nil
+	}
+	if inside, between, ok := nodes.Levels(c); ok && inside.Size() > 1 && between.Size() > 1 {
+		x, err := twolevel.New(ctx, inside, between, cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +87,7 @@ func ExchangerStrategy(name string) (string, error) {
 // ranks choose alike:
 //
 //   - one rank: agrs (there is nobody to send to);
-//   - what agrs refuses (RankInvariant, MaxRecvRows below size x MaxTokensPerRank): alltoall;
+//   - what agrs refuses (RankInvariant, LowLatency, MaxRecvRows below size x MaxTokensPerRank): alltoall;
 //   - else alltoall if a token is expected to visit few of the ranks ([routing.Placement.ExpectedCopies]), which pays for its
 //     extra collective that exchanges counts and for its sorting; agrs if it visits more. On the CPU few means half, near where
 //     both were measured to take the same time (docs/performance.md). On GPUs it means three quarters: on
@@ -89,9 +99,9 @@ func ChooseExchanger(kind comm.Kind, size int, cfg ep.Config) string {
 		few = 3.0 / 4
 	}
 	switch {
-	case size <= 1 && !cfg.RankInvariant:
+	case size <= 1 && !cfg.RankInvariant && !cfg.LowLatency:
 		return "agrs"
-	case cfg.RankInvariant || cfg.MaxRecvRows > 0 && cfg.MaxRecvRows < size*cfg.MaxTokensPerRank:
+	case cfg.RankInvariant || cfg.LowLatency || cfg.MaxRecvRows > 0 && cfg.MaxRecvRows < size*cfg.MaxTokensPerRank:
 		return "alltoall"
 	case cfg.WithDefaults(size).Placement.ExpectedCopies(cfg.TopK) <= few*float64(size):
 		return "alltoall"
