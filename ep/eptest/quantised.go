@@ -24,22 +24,29 @@ func testQuantised(t *testing.T, on *rig) {
 		wire             dtype.DType
 		cols, scaleBytes int
 		gap              int // bytes between rows of x, and of scales
+		tokens           int
 	}{
-		{dtype.F8E4M3, 0, 0, 0},
-		{dtype.F8E4M3, 130, 8, 0},
-		{dtype.F8E5M2, 13, 1, 3},
-		{dtype.I8, 1, 5, 1},
-		{dtype.U8, 7, 3, 0}, // two fp4 in each
-		{dtype.U8, 2880, 90, 32},
-		{dtype.F8E4M3, 1280, 40, 16},
+		{dtype.F8E4M3, 0, 0, 0, 9},
+		{dtype.F8E4M3, 130, 8, 0, 9},
+		{dtype.F8E5M2, 13, 1, 3, 9},
+		{dtype.I8, 1, 5, 1, 9},
+		{dtype.U8, 7, 3, 0, 9}, // two fp4 in each
+		{dtype.U8, 2880, 90, 32, 9},
+		{dtype.F8E4M3, 1280, 40, 16, 60},
+		{dtype.F8E4M3, 1280, 40, 0, 300}, // on a GPU blocks share the tokens, and rows go by bulk copies
+		{dtype.F8E5M2, 1040, 13, 16, 300},
+		{dtype.I8, 33, 2, 1, 300},
 	} {
 		for i, layout := range []ep.Layout{ep.Rows, ep.Expanded} {
 			cfg := plain
-			cfg.Wire, cfg.WireCols, cfg.ScaleBytes, cfg.Layout = v.wire, v.cols, v.scaleBytes, layout
+			cfg.Wire, cfg.WireCols, cfg.ScaleBytes, cfg.Layout, cfg.MaxTokensPerRank = v.wire, v.cols, v.scaleBytes, layout, v.tokens
 			cfg.DType = []dtype.DType{dtype.BF16, dtype.F32}[i]
-			cfg.Alignment, cfg.Blocks = 1+3*i, i // on a GPU one block alone, too
+			cfg.Alignment = 1 + 3*i
+			if v.scaleBytes%2 == 1 {
+				cfg.Blocks = 1 // on a GPU one block alone
+			}
 			cfg.Output = ep.Output(i)
-			t.Run(fmt.Sprintf("%v cols %d scales %d gap %d %v", v.wire, v.cols, v.scaleBytes, v.gap, layout), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v cols %d scales %d gap %d tokens %d %v", v.wire, v.cols, v.scaleBytes, v.gap, v.tokens, layout), func(t *testing.T) {
 				err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 					x, err := on.create(ctx, c, cfg)
 					if err != nil {

@@ -65,7 +65,7 @@ func loseOne(t *testing.T, on *rig, w *comm.World, cfg ep.Config, dead int) *com
 				return err
 			}
 		}
-		if err := sameDropped(c, x, steps); err != nil {
+		if err := errors.Join(sameDropped(c, x, steps), c.Barrier(comm.Stream{}), c.Wait(ctx, comm.Stream{})); err != nil {
 			return err
 		}
 		if c.Rank() == dead {
