@@ -128,6 +128,19 @@ func onRanks(t *testing.T, ranks int, fn func(ctx context.Context, c *comm.Comm)
 	require.NoError(t, w.Close(context.Background()))
 }
 
+// onRanks runs fn on the ranks of a batch.
+func (b batch) onRanks(t *testing.T, fn func(ctx context.Context, c *comm.Comm) error) {
+	t.Helper()
+	ranks := len(b.start) - 1
+	if b.numNodes == 0 {
+		onRanks(t, ranks, fn)
+		return
+	}
+	w := openNodes(t, b.numNodes, ranks/b.numNodes, 0)
+	require.NoError(t, w.Run(context.Background(), fn))
+	require.NoError(t, w.Close(context.Background()))
+}
+
 // batch is the tokens of all ranks, real numbers whose sums round.
 type batch struct {
 	cfg     ep.Config
@@ -136,6 +149,8 @@ type batch struct {
 	bias    []float32
 	ids     []int32
 	weights []float32
+
+	numNodes int // 0: one level
 }
 
 func newBatch(cfg ep.Config, perRank []int) batch {
@@ -185,7 +200,7 @@ func (b batch) expertRow(e, token int) []float32 {
 func (b batch) exchange(t *testing.T, name string, numBias int) []byte {
 	h, k, dt := b.cfg.Hidden, b.cfg.TopK, b.cfg.DType
 	all := typed(make([]float32, len(b.x)), h, dt)
-	onRanks(t, len(b.start)-1, func(ctx context.Context, c *comm.Comm) error {
+	b.onRanks(t, func(ctx context.Context, c *comm.Comm) error {
 		x, err := weft.NewExchanger(ctx, c, name, b.cfg)
 		if err != nil {
 			return err
@@ -223,7 +238,7 @@ func (b batch) merged(t *testing.T) []byte {
 	ranks := len(b.start) - 1
 	place := b.cfg.WithDefaults(ranks).Placement
 	all := typed(make([]float32, len(b.x)), h, dt)
-	onRanks(t, ranks, func(_ context.Context, c *comm.Comm) error {
+	b.onRanks(t, func(_ context.Context, c *comm.Comm) error {
 		partial := make([]float32, len(b.x))
 		for i, e := range b.ids {
 			if int(e) >= b.cfg.NumExperts {

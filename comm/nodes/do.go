@@ -14,6 +14,9 @@ type call struct {
 	parts  [1]comm.Part // its tensor
 	counts []int
 	column []int
+
+	gathered []int   // counts on the device, of all ranks
+	words    []int32 // in which they came
 }
 
 // Do runs the steps of one operation.
@@ -42,11 +45,17 @@ func (c *conn) Do(s comm.Stream, op *comm.Op) error {
 	case op.Kind == comm.AllToAllV:
 		return comm.Errorf(op.Label(), c.rank, comm.Unavailable, "an alltoallv of several nodes has no two-level form here; use a driver over all ranks")
 	}
+	x.gathered = nil
 	if _, ok := op.Send.Host(); !ok && !op.Send.IsZero() {
-		return comm.Errorf(op.Label(), c.rank, comm.Unavailable, "counts on the device do not cross between nodes; use comm.Host")
+		if c.stream != nil {
+			return comm.Errorf(op.Label(), c.rank, comm.Unavailable, "counts on a GPU do not cross between nodes; use comm.Host")
+		}
+		x.gatherCounts()
 	}
 	for i := range op.Parts {
-		x.part(op.Parts[i])
+		if x.err == nil {
+			x.part(op.Parts[i])
+		}
 	}
 	return x.err
 }
@@ -112,13 +121,11 @@ func (x *call) part(p comm.Part) {
 	case comm.AllGather:
 		x.gather(p, x.uniform(p.Src.Rows()))
 	case comm.AllGatherV:
-		counts, _ := op.Send.Host()
-		x.gather(p, counts)
+		x.gather(p, x.given())
 	case comm.ReduceScatter:
 		x.scatter(p, x.uniform(p.Dst.Rows()))
 	case comm.ReduceScatterV:
-		counts, _ := op.Send.Host()
-		x.scatter(p, counts)
+		x.scatter(p, x.given())
 	}
 }
 

@@ -16,7 +16,7 @@
 //	send, recv       within a node or a column
 //
 // Sums have two levels: each node's partial sum is rounded to the payload type, then the nodes' partial sums are added. With
-// sums in rank order in both drivers that is one fixed order too, but not that of one world of all ranks. What has no such
-// form answers Unavailable: alltoallv across nodes, counts on the device, and Split where there are several nodes of several
-// ranks.
+// sums in rank order in both drivers that is one fixed order too, but not that of one world of all ranks. Counts on the device are
+// gathered first, on the CPU alone. What has no such form answers Unavailable: alltoallv across nodes, counts on a GPU, and
+// Split where there are several nodes of several ranks. [Levels] gives the groups inside and between, which have both.
 package nodes
