@@ -12,7 +12,7 @@ import (
 	"github.com/weftgo/weft/comm/local"
 	"github.com/weftgo/weft/comm/p2p"
 	"github.com/weftgo/weft/comm/staged"
-	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/ncclworld"
 )
 
 // Config says which world to open. The zero value is one rank on the CPU.
@@ -74,7 +74,7 @@ func openGPU(ctx context.Context, cfg Config, list string) (*comm.World, error) 
 	case "", "p2p":
 		world, err = p2p.Open(ctx, p2p.Config{Devices: devices, Timeout: cfg.Timeout})
 	case "nccl":
-		world, err = nccl.Open(ctx, nccl.Config{Devices: devices, Timeout: cfg.Timeout})
+		world, err = ncclworld.Open(ctx, ncclworld.Config{Devices: devices, Timeout: cfg.Timeout})
 	default:
 		return nil, noDriver(cfg)
 	}

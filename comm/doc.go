@@ -5,7 +5,7 @@
 // a rank and waits for all of them.
 //
 //	World ── Comm (rank 0) ── Conn ─┐
-//	      ├─ Comm (rank 1) ── Conn ─┤  a driver: comm/local, comm/p2p, nccl
+//	      ├─ Comm (rank 1) ── Conn ─┤  a driver: comm/local, comm/p2p, nccl/ncclworld
 //	      └─ Comm (rank 2) ── Conn ─┘
 //
 // Each collective of a Comm fills an [Op] and passes it to [Comm.Do], the one place that validates, counts and traces.

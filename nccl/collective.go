@@ -98,23 +98,9 @@ type Call struct {
 	Peer            int32
 }
 
-// rowCopy copies rows of width bytes.
-type rowCopy struct{ dst, dstPitch, src, srcPitch, width, rows uint64 }
-
-// job is calls.h's wn_job.
-type job struct {
-	ctx, comm, stream                 uint64
-	numBefore, numOps, numAfter, spin int32
-	stage, _                          int32
-}
-
-// spinMicros is how long an enqueue stays in C for a non-blocking group that is about to be launched: the library does
-// that on a thread of its own.
-const spinMicros = 100
-
 func init() {
 	// The layouts of calls.h.
-	if unsafe.Sizeof(Call{}) != 40 || unsafe.Sizeof(rowCopy{}) != 48 || unsafe.Sizeof(job{}) != 48 || unsafe.Sizeof(layout{}) != configBytes {
+	if unsafe.Sizeof(Call{}) != 40 || unsafe.Sizeof(RowCopy{}) != 48 || unsafe.Sizeof(job{}) != 48 || unsafe.Sizeof(layout{}) != configBytes {
 		panic("nccl: a struct differs from calls.h")
 	}
 }
@@ -129,30 +115,16 @@ func (c *Communicator) Enqueue(ctx context.Context, s *cuda.Stream, calls ...Cal
 			}
 		}
 	}
-	j := &job{stream: uint64(s.Handle()), numOps: int32(len(calls)), spin: spinMicros}
-	for {
-		r := c.enqueue(j, calls, nil, nil)
-		if r == Success {
-			return nil
-		}
+	b := &Batch{Calls: calls}
+	for r := c.Begin(s, b); r != Success; r = c.Advance(b) {
 		if r != InProgress {
-			return check(r, fmt.Sprintf("a group of %d calls", len(calls)), c.msg)
+			return c.Failure(r, fmt.Sprintf("a group of %d calls", len(calls)))
 		}
 		if err := c.Ready(ctx); err != nil {
 			return err
 		}
 	}
-}
-
-// enqueue is one C call. After InProgress it is called again with the same job.
-func (c *Communicator) enqueue(j *job, calls []Call, before, after []rowCopy) Result {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.gone.Load() {
-		return InvalidArgument
-	}
-	j.ctx, j.comm = uint64(c.dev.Context()), c.handle()
-	return enqueueC(j, calls, before, after, c.msg)
+	return nil
 }
 
 // Simulate returns the microseconds that the library expects of a group. Nothing is launched.

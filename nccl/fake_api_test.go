@@ -16,6 +16,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/nccltest"
 )
 
 // pair is a communicator of two ranks on two devices of the stand-in.
@@ -46,7 +47,7 @@ var words [3]int32
 
 // The newest library has every function, and gets the arguments where it expects them.
 func TestFakeAPI(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	for _, row := range nccl.Symbols() {
@@ -113,7 +114,7 @@ func TestFakeAPI(t *testing.T) {
 
 // The host side of the device API gets its structs.
 func TestFakeDeviceAPI(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	list, _ := pair(t)
@@ -154,7 +155,7 @@ func TestFakeDeviceAPI(t *testing.T) {
 
 // The options reach the library in the layout it expects.
 func TestFakeOptions(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	d, err := cuda.Open(0)
@@ -170,7 +171,7 @@ func TestFakeOptions(t *testing.T) {
 
 // Communicators are made from others: split, shrunk, grown, all at once, with several ids.
 func TestFakeDerived(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	list, _ := pair(t)
@@ -243,7 +244,7 @@ func TestFakeDerived(t *testing.T) {
 // A rank gives a Split up, and the others come after it: the library still has a place for its handle, and the communicator that
 // came late goes with its parent.
 func TestFakeLateSplit(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	list, _ := pair(t)
@@ -262,7 +263,7 @@ func TestFakeLateSplit(t *testing.T) {
 
 // A context ends the wait for ranks that do not come, and an abort one for data.
 func TestFakeCancel(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	d, err := cuda.Open(0)
@@ -292,7 +293,7 @@ func TestFakeCancel(t *testing.T) {
 
 // An old library does what it can, and says what it cannot.
 func TestFakeOld(t *testing.T) {
-	if !withFake(t, nil, "-DVERSION=21801") {
+	if inside, _ := nccltest.Run(t, nil, "-DVERSION=21801"); !inside {
 		return
 	}
 	list, streams := pair(t)
@@ -312,37 +313,26 @@ func TestFakeOld(t *testing.T) {
 		require.ErrorIs(t, err, comm.Unavailable)
 		require.ErrorContains(t, err, "the library is version 2.18.1 and has no "+name)
 	}
-	w := openFake(t, 2, 0, nil)
-	err := w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
-		x := caseOf{kind: comm.AllReduce, typ: 4, counts: []int{2, 2}, cols: 3} // e4m3
-		in, _ := x.input(c.Rank())
-		_, err := x.run(ctx, c, in)
-		require.ErrorIs(t, err, comm.Unavailable)
-		require.ErrorContains(t, err, "NCCL has it since 2.24, this is 2.18.1")
-		return nil
-	})
-	require.NoError(t, err)
-	require.NoError(t, w.Close(t.Context()))
 }
 
 func second[T any](_ T, err error) error { return err }
 
 func TestFakeTooOld(t *testing.T) {
-	if !withFake(t, nil, "-DVERSION=21403") {
+	if inside, _ := nccltest.Run(t, nil, "-DVERSION=21403"); !inside {
 		return
 	}
-	_, err := nccl.Open(t.Context(), nccl.Config{Devices: gpus(1)})
+	err := nccl.Init()
 	require.ErrorIs(t, err, comm.Unavailable)
 	require.ErrorContains(t, err, "is version 2.14.3; weft needs 2.18.1 or newer")
 	require.False(t, nccl.Has("ncclNoSuch"))
 }
 
 func TestFakeAbsent(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	t.Setenv("WEFT_NCCL_LIB", t.TempDir())
-	_, err := nccl.Open(t.Context(), nccl.Config{Devices: gpus(1)})
+	err := nccl.Init()
 	require.ErrorIs(t, err, comm.Unavailable)
 	require.ErrorContains(t, err, "libnccl not found; tried 1 paths")
 	require.ErrorContains(t, err, "set WEFT_NCCL_LIB to the file or its folder")

@@ -131,9 +131,9 @@ func (c *Communicator) Finalize(ctx context.Context) error {
 	return c.Ready(ctx)
 }
 
-// finish is Finalize and Destroy. A blocking communicator's Finalize waits inside the library for the other ranks, so it runs
+// Finish is Finalize and Destroy, as far as ctx lets. A blocking communicator's Finalize waits inside the library for the other ranks, so it runs
 // aside; when ctx ends first, the abort that follows ends it.
-func (c *Communicator) finish(ctx context.Context) error {
+func (c *Communicator) Finish(ctx context.Context) error {
 	end := func() error {
 		err := c.Finalize(ctx)
 		if err == nil {

@@ -118,6 +118,14 @@ func parseVersion(s string) int {
 
 func versionText(v int) string { return fmt.Sprintf("%d.%d.%d", v/10000, v%10000/100, v%100) }
 
+// Version returns the version of the library in use as one number, such as 22809 for 2.28.9; 0 without one.
+func Version() int {
+	if Init() != nil {
+		return 0
+	}
+	return loaded.version
+}
+
 // Library describes the libnccl in use.
 type Library struct {
 	Path    string       `json:"path"`

@@ -35,8 +35,8 @@ import "C"
 
 import "github.com/weftgo/weft/cuda"
 
-// repeatC is NCCL's own call in a loop in C: the yardstick for what the binding adds. Tests alone are built with it.
-func repeatC(c *Communicator, s *cuda.Stream, call Call, n int) float64 {
+// RepeatC is NCCL's own call in a loop in C: the yardstick for what the binding adds. Tests alone are built with it.
+func RepeatC(c *Communicator, s *cuda.Stream, call Call, n int) float64 {
 	set, err := cuda.Symbol("cuCtxSetCurrent")
 	if err != nil {
 		return -1

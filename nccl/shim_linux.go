@@ -114,7 +114,7 @@ func bindCUDA(a [4]uintptr) {
 	C.wn_bind_cuda(C.uintptr_t(a[0]), C.uintptr_t(a[1]), C.uintptr_t(a[2]), C.uintptr_t(a[3]))
 }
 
-func copyC(j *job, x *rowCopy) Result {
+func copyC(j *job, x *RowCopy) Result {
 	return Result(C.wn_copy_rows((*C.wn_job)(unsafe.Pointer(j)), (*C.wn_copy)(unsafe.Pointer(x))))
 }
 
@@ -128,7 +128,7 @@ func initC(ctxs, outs []uint64, ranks []int32, size int, id *ID, cfg *layout, te
 		(*C.int32_t)(unsafe.SliceData(ranks)), C.int32_t(size), unsafe.Pointer(id), unsafe.Pointer(cfg), (*C.char)(unsafe.Pointer(text)), textBytes))
 }
 
-func enqueueC(j *job, ops []Call, before, after []rowCopy, text *[textBytes]byte) Result {
+func enqueueC(j *job, ops []Call, before, after []RowCopy, text *[textBytes]byte) Result {
 	return Result(C.wn_enqueue((*C.wn_job)(unsafe.Pointer(j)), (*C.wn_op)(unsafe.Pointer(unsafe.SliceData(ops))),
 		(*C.wn_copy)(unsafe.Pointer(unsafe.SliceData(before))), (*C.wn_copy)(unsafe.Pointer(unsafe.SliceData(after))),
 		(*C.char)(unsafe.Pointer(text)), textBytes))

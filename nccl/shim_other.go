@@ -70,7 +70,7 @@ const (
 func symbols() []dl.Symbol           { return nil }
 func bindSymbols([]uintptr)          {}
 func bindCUDA([4]uintptr)            {}
-func copyC(*job, *rowCopy) Result    { return noLibrary }
+func copyC(*job, *RowCopy) Result    { return noLibrary }
 func codeText(Result) string         { return "" }
 func lastErrorC() string             { return "" }
 func slotNew() uintptr               { return 0 }
@@ -87,4 +87,4 @@ func simulateC(*job, []Call, *float32, *[textBytes]byte) Result { return noLibra
 func initC(_, _ []uint64, _ []int32, _ int, _ *ID, _ *layout, _ *[textBytes]byte) Result {
 	return noLibrary
 }
-func enqueueC(*job, []Call, []rowCopy, []rowCopy, *[textBytes]byte) Result { return noLibrary }
+func enqueueC(*job, []Call, []RowCopy, []RowCopy, *[textBytes]byte) Result { return noLibrary }

@@ -10,7 +10,7 @@ import (
 	"github.com/weftgo/weft/comm/nodes"
 )
 
-// Two nodes of two ranks, all in this process. With GPUs the worlds inside are p2p.Open's and the columns nccl.Open's.
+// Two nodes of two ranks, all in this process. With GPUs the worlds inside are p2p.Open's and the columns ncclworld.Open's.
 func Example() {
 	ctx := context.Background()
 	must := func(w *comm.World, err error) *comm.World {

@@ -15,6 +15,7 @@ import (
 	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/ncclworld"
 )
 
 // together is run in one of several processes.
@@ -73,7 +74,7 @@ func noGPUs(ctx context.Context, client *rendezvous.Client, gpus int) (string, e
 // overNCCL adds with one rank and one GPU a process.
 func overNCCL(ctx context.Context, out io.Writer, client *rendezvous.Client, gpu int) error {
 	job := client.Job()
-	world, err := nccl.Open(ctx, nccl.Config{Devices: []comm.Device{{Kind: comm.CUDA, Index: gpu}}, First: job.Rank, Size: job.Size, Store: client})
+	world, err := ncclworld.Open(ctx, ncclworld.Config{Devices: []comm.Device{{Kind: comm.CUDA, Index: gpu}}, First: job.Rank, Size: job.Size, Store: client})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package nccl
+package ncclworld
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/nccl"
 )
 
 // Alloc returns zeroed memory [rows, cols] of the rank's device.
@@ -82,22 +83,21 @@ func (c *conn) Copy(s comm.Stream, dst, src comm.Buffer) error {
 }
 
 // copyOf describes a copy between buffers of one shape.
-func copyOf(dst, src comm.Buffer) rowCopy {
+func copyOf(dst, src comm.Buffer) nccl.RowCopy {
 	size := uint64(dst.DType().Size())
-	x := rowCopy{dst: uint64(dst.Addr()), dstPitch: uint64(dst.Stride()) * size, src: uint64(src.Addr()), srcPitch: uint64(src.Stride()) * size,
-		width: uint64(dst.Cols()) * size, rows: uint64(dst.Rows())}
+	x := nccl.RowCopy{Dst: uint64(dst.Addr()), DstPitch: uint64(dst.Stride()) * size, Src: uint64(src.Addr()), SrcPitch: uint64(src.Stride()) * size,
+		Width: uint64(dst.Cols()) * size, Rows: uint64(dst.Rows())}
 	if dst.Contiguous() && src.Contiguous() { // one long row has no pitch to be too large
-		x.width, x.rows = x.width*x.rows, 1
-		x.dstPitch, x.srcPitch = x.width, x.width
+		x.Width, x.Rows = x.Width*x.Rows, 1
+		x.DstPitch, x.SrcPitch = x.Width, x.Width
 	}
 	return x
 }
 
 // rows enqueues a copy.
-func (c *conn) rows(st *cuda.Stream, x rowCopy) error {
-	j := job{ctx: uint64(c.r.dev.Context()), stream: uint64(st.Handle())}
-	if r := copyC(&j, &x); r != Success {
-		return c.fail("copy", r)
+func (c *conn) rows(st *cuda.Stream, x nccl.RowCopy) error {
+	if err := nccl.CopyRows(c.r.dev, st, x); err != nil {
+		return c.fail("copy", err)
 	}
 	return nil
 }

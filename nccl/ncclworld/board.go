@@ -1,4 +1,4 @@
-package nccl
+package ncclworld
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/nccl"
 )
 
 // NCCL cannot tell ranks that are in different calls: they hang or mix their data. The local members of a group compare their
@@ -339,13 +340,13 @@ func (g *group) renew() error {
 		wg.Go(func() { _ = p.raw().Abort() }) // it fails for an operation that hangs: that is why
 	}
 	wg.Wait()
-	id, err := UniqueID()
+	id, err := nccl.UniqueID()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.w.cfg.Timeout)
 	defer cancel()
-	raws, err := NewGroup(ctx, devices, len(g.conns), numbers, id, g.w.cfg.Options)
+	raws, err := nccl.NewGroup(ctx, devices, len(g.conns), numbers, id, g.w.cfg.Options)
 	if err != nil {
 		return err
 	}

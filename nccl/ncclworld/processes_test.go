@@ -1,4 +1,4 @@
-package nccl_test
+package ncclworld_test
 
 import (
 	"bytes"
@@ -18,12 +18,26 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/rendezvous"
+	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/gputest"
 	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/ncclworld"
 )
 
 // The tests of several processes run this binary again, once for each rank, all on GPU 0. NCCL takes them for ranks of
 // different machines because NCCL_HOSTID differs, and carries the data through sockets of the loopback device.
+
+// gpu returns the first GPU and a stream, or skips; also without the library.
+func gpu(t *testing.T) (*cuda.Device, *cuda.Stream) {
+	t.Helper()
+	d := gputest.Device(t)
+	gputest.Library(t, nccl.Init())
+	s, err := d.NewStream(0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return d, s
+}
 
 // jobs are what a process of a world may be.
 var jobs = map[string]func(ctx context.Context, w *comm.World, c *comm.Comm) error{
@@ -52,21 +66,21 @@ func child(name string) error {
 	if err != nil {
 		return err
 	}
-	cfg := nccl.Config{Devices: []comm.Device{{Kind: comm.CUDA}}, First: rank, Size: size, Store: client,
+	cfg := ncclworld.Config{Devices: []comm.Device{{Kind: comm.CUDA}}, First: rank, Size: size, Store: client,
 		Timeout: time.Duration(env("WEFT_TEST_TIMEOUT")) * time.Second, OpenTimeout: time.Duration(env("WEFT_TEST_OPEN")) * time.Second}
 	cfg.Options.Blocking = env("WEFT_TEST_BLOCKING") != 0
 	switch name {
 	case "padded":
-		cfg.Ragged = nccl.Padded
+		cfg.Ragged = ncclworld.Padded
 	case "message":
-		cfg.Ragged = nccl.Messages
+		cfg.Ragged = ncclworld.Messages
 	}
 	if name == "absent" { // never opens
 		time.Sleep(3 * time.Second)
 		return client.Leave(ctx)
 	}
 	begin := time.Now()
-	w, err := nccl.Open(ctx, cfg)
+	w, err := ncclworld.Open(ctx, cfg)
 	if err != nil {
 		_ = client.Leave(ctx)
 		return fmt.Errorf("rank %d: open after %v: %w", rank, time.Since(begin).Round(time.Millisecond), err)

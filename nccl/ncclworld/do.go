@@ -1,4 +1,4 @@
-package nccl
+package ncclworld
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/internal/recipe"
 )
 
 // Do enqueues one operation: one C call that packs, issues a group and unpacks. It waits for other ranks only where NCCL does, on
@@ -24,7 +26,7 @@ func (c *conn) Do(s comm.Stream, op *comm.Op) error {
 	if err != nil {
 		return c.fail(op.Label(), err)
 	}
-	if err := c.plan.make(c, op); err != nil {
+	if err := c.fill(op); err != nil {
 		return c.refuse(op, err)
 	}
 	if op.Kind == comm.Send || op.Kind == comm.Recv {
@@ -35,18 +37,36 @@ func (c *conn) Do(s comm.Stream, op *comm.Op) error {
 	if err != nil {
 		return c.relabel(op.Label(), err)
 	}
-	p := &c.plan
-	c.job = job{stream: uint64(st.Handle()), numBefore: int32(len(p.before)), numOps: int32(len(p.calls)), numAfter: int32(len(p.after)), spin: spinMicros}
-	if len(p.calls)+len(p.before) > 0 {
-		if r := raw.enqueue(&c.job, p.calls, p.before, p.after); r != Success {
+	if b := &c.recipe.Batch; len(b.Calls)+len(b.Before) > 0 {
+		if r := raw.Begin(st, b); r != nccl.Success {
 			if err := c.slow(op, raw, r); err != nil {
 				return err
 			}
 		}
 		op.Stats.Launches = 1
 	}
-	op.Stats.SentBytes = p.sentBytes(op)
+	op.Stats.SentBytes = c.recipe.SentBytes(op)
 	return nil
+}
+
+// fill fills the recipe's batch, with a workspace that is large enough.
+func (c *conn) fill(op *comm.Op) error {
+	if err := recipe.Possible(op); err != nil {
+		return &comm.Error{Op: op.Label(), Rank: c.r.index, Peer: comm.NoPeer, Code: comm.Unavailable, Err: err}
+	}
+	for {
+		stage := c.r.stage
+		needed := c.recipe.Fill(op, uint64(stage.addr), uint64(stage.size))
+		if needed <= uint64(stage.size) {
+			return nil
+		}
+		// The old stage may be in use by what was enqueued, so it is kept until the world closes.
+		b, err := c.r.pool.take(int(2 * needed))
+		if err != nil {
+			return c.fail(op.Label(), fmt.Errorf("a workspace of %d bytes for rows with gaps: %w", 2*needed, err))
+		}
+		c.r.stage = b
+	}
 }
 
 // ready reports why no operation can begin: the Conn is closed, the members disagreed, the world is dead.
@@ -71,24 +91,23 @@ func (c *conn) relabel(label string, err error) error {
 }
 
 // slow goes on with an enqueue that is not done at once: NCCL connects, or its own thread launches.
-func (c *conn) slow(op *comm.Op, raw *Communicator, r Result) error {
+func (c *conn) slow(op *comm.Op, raw *nccl.Communicator, r nccl.Result) error {
 	start := time.Now()
 	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
 		switch {
-		case r == Success:
+		case r == nccl.Success:
 			return nil
 		case c.stale():
 			return c.report(op.Label())
 		case !c.w.alive():
 			return c.died(op.Label())
-		case r != InProgress:
-			return c.broken(op.Label(), check(r, op.String(), raw.msg))
+		case r != nccl.InProgress:
+			return c.broken(op.Label(), raw.Failure(r, op.String()))
 		case time.Since(start) > c.w.cfg.Timeout:
 			return c.late(op.Label(), "in "+op.String(), time.Since(start))
 		}
 		time.Sleep(pause)
-		p := &c.plan
-		r = raw.enqueue(&c.job, p.calls, p.before, p.after)
+		r = raw.Advance(&c.recipe.Batch)
 	}
 }
 
@@ -99,7 +118,7 @@ func (c *conn) broken(label string, err error) error {
 		e.Peer = c.w.lost()
 		return e // comm ends the world
 	}
-	if r := c.raw().State(); r == Success && (e.Code == comm.Invalid || e.Code == comm.Unavailable) {
+	if r := c.raw().State(); r == nccl.Success && (e.Code == comm.Invalid || e.Code == comm.Unavailable) {
 		return e // the library refused the call; a blocking communicator goes on
 	}
 	c.w.comm.Abort(e)

@@ -1,4 +1,4 @@
-package nccl_test
+package ncclworld_test
 
 import (
 	"bytes"

@@ -20,7 +20,7 @@
 #define cuEventRecord plain_cuEventRecord
 #define cuEventQuery plain_cuEventQuery
 #define cuEventSynchronize plain_cuEventSynchronize
-#include "../../cuda/testdata/libcuda.c"
+#include "../../../cuda/testdata/libcuda.c"
 #undef cuDeviceGetCount
 #undef cuDeviceGet
 #undef cuMemAlloc_v2

@@ -1,4 +1,4 @@
-package nccl
+package ncclworld
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/internal/recipe"
 )
 
 // groupKey names a group while its local members come together: what they split, their how manyth call that was, and their
@@ -55,11 +57,10 @@ type conn struct {
 	g          *group
 	r          *rank
 	rank       int // in the group
-	current    atomic.Pointer[Communicator]
+	current    atomic.Pointer[nccl.Communicator]
 	generation int64 // of g, as far as this rank was told
 	closed     atomic.Bool
-	plan       plan
-	job        job
+	recipe     recipe.Recipe
 
 	calls    atomic.Uint64 // collectives begun
 	notes    [numNotes]note
@@ -69,10 +70,10 @@ type conn struct {
 }
 
 // join makes the Conn of a local member.
-func (g *group) join(r *rank, member int, raw *Communicator) *conn {
+func (g *group) join(r *rank, member int, raw *nccl.Communicator) *conn {
 	n := len(g.members)
 	c := &conn{w: g.w, g: g, r: r, rank: member, sent: make([]atomic.Uint64, n), received: make([]atomic.Uint64, n),
-		messages: make([]atomic.Pointer[mailbox], n)}
+		messages: make([]atomic.Pointer[mailbox], n), recipe: recipe.Recipe{Rank: member, Ranks: n, Ragged: g.w.cfg.Ragged, Word: uint64(r.word)}}
 	c.current.Store(raw)
 	g.conns[member].Store(c)
 	r.add(c)
@@ -80,11 +81,11 @@ func (g *group) join(r *rank, member int, raw *Communicator) *conn {
 }
 
 // raw returns the communicator in use.
-func (c *conn) raw() *Communicator { return c.current.Load() }
+func (c *conn) raw() *nccl.Communicator { return c.current.Load() }
 
 // Communicator returns NCCL's communicator below the Conn, for calls that comm has no name for. It is the driver's: the caller
 // neither ends it nor uses it while an operation of the Comm is being called.
-func (c *conn) Communicator() *Communicator { return c.raw() }
+func (c *conn) Communicator() *nccl.Communicator { return c.raw() }
 
 // Device says where the rank's buffers live.
 func (c *conn) Device() comm.Device { return c.r.device() }

@@ -1,4 +1,4 @@
-package nccl
+package ncclworld
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/nccl"
 )
 
 // Wait returns when the stream's work is done. When ctx ends or the world's timeout passes first, the error says so and names
@@ -69,7 +70,7 @@ func (c *conn) failed() error {
 	for _, x := range c.r.all() {
 		raw := x.raw()
 		r := raw.State()
-		if r == Success || r == InProgress {
+		if r == nccl.Success || r == nccl.InProgress {
 			continue
 		}
 		if c.stale() {
@@ -81,7 +82,7 @@ func (c *conn) failed() error {
 		if x.stale() || x.raw() != raw {
 			continue // another group of this rank is being made anew
 		}
-		return c.broken("wait", check(r, "an operation", raw.msg))
+		return c.broken("wait", raw.Failure(r, "an operation"))
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 //go:build linux && cgo && weft_cost
 
-package nccl_test
+package ncclworld_test
 
 import (
 	"testing"
@@ -11,6 +11,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/ncclworld"
 )
 
 // burst is the enqueues between two waits: few enough for the stream's queue.
@@ -20,14 +21,15 @@ const burst = 64
 // one communicator and stream (the driver has its own). Figures are those of the fastest of 60 bursts. Build with -tags weft_cost.
 func TestGPUCost(t *testing.T) {
 	d, s := gpu(t)
-	src := upload(t, d, s, make([]float32, 2048))
+	src, err := d.Alloc(4 * 2048)
+	require.NoError(t, err)
 	for _, inPlace := range []bool{true, false} { // for one rank NCCL does nothing in place, and copies otherwise
 		for _, blocking := range []bool{true, false} {
 			id, err := nccl.UniqueID()
 			require.NoError(t, err)
 			c, err := nccl.NewCommunicator(t.Context(), d, 1, 0, id, nccl.Options{Blocking: blocking})
 			require.NoError(t, err)
-			w, err := nccl.Open(t.Context(), nccl.Config{Devices: []comm.Device{{Kind: comm.CUDA}}, Options: nccl.Options{Blocking: blocking}})
+			w, err := ncclworld.Open(t.Context(), ncclworld.Config{Devices: []comm.Device{{Kind: comm.CUDA}}, Options: nccl.Options{Blocking: blocking}})
 			require.NoError(t, err)
 			k := w.Local()[0]
 			b, err := comm.Alloc(k, dtype.F32, 2, 1024)

@@ -1,4 +1,4 @@
-package nccl_test
+package ncclworld_test
 
 import (
 	"context"
@@ -7,13 +7,13 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
-	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/ncclworld"
 )
 
 // One process with two GPUs, a rank on each, adds up a row.
 func Example() {
 	ctx := context.Background()
-	w, err := nccl.Open(ctx, nccl.Config{Devices: []comm.Device{{Kind: comm.CUDA, Index: 0}, {Kind: comm.CUDA, Index: 1}}})
+	w, err := ncclworld.Open(ctx, ncclworld.Config{Devices: []comm.Device{{Kind: comm.CUDA, Index: 0}, {Kind: comm.CUDA, Index: 1}}})
 	if err != nil {
 		fmt.Println("no two GPUs, or no NCCL here:", err)
 		return

@@ -1,4 +1,4 @@
-package nccl_test
+package ncclworld_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/internal/gputest"
 	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/ncclworld"
 )
 
 // One process with a rank on each of several GPUs: NCCL over NVLink, groups from as many goroutines, calls that differ.
@@ -24,7 +25,7 @@ func TestGPUSeveral(t *testing.T) {
 	for _, blocking := range []bool{false, true} {
 		for size := 2; size <= n; size *= 2 {
 			t.Run(fmt.Sprintf("ranks %d blocking %v", size, blocking), func(t *testing.T) {
-				w, err := nccl.Open(t.Context(), nccl.Config{Devices: gpus(size), Options: nccl.Options{Blocking: blocking}})
+				w, err := ncclworld.Open(t.Context(), ncclworld.Config{Devices: gpus(size), Options: nccl.Options{Blocking: blocking}})
 				require.NoError(t, err)
 				require.NoError(t, w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error { return oracle(ctx, w, c) }))
 				require.NoError(t, w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error { return disagree(ctx, c) }))

@@ -1,4 +1,4 @@
-package nccl
+package ncclworld
 
 import (
 	"context"
@@ -10,16 +10,18 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/internal/recipe"
 )
 
 // Ragged says how the V forms whose counts differ are made of what NCCL has. Equal counts take one call in each.
-type Ragged int
+type Ragged = recipe.Ragged
 
 // The ways.
 const (
-	Grouped  Ragged = iota // one group of broadcasts or reduces, one for each rank that has rows
-	Padded                 // one all_gather or reduce_scatter of the largest count, through the workspace
-	Messages               // all_gatherv as one group of sends and receives; reduce_scatterv is Grouped
+	Grouped  = recipe.Grouped  // one group of broadcasts or reduces, one for each rank that has rows
+	Padded   = recipe.Padded   // one all_gather or reduce_scatter of the largest count, through the workspace
+	Messages = recipe.Messages // all_gatherv as one group of sends and receives; reduce_scatterv is Grouped
 )
 
 // Config says what to open.
@@ -44,7 +46,7 @@ type Config struct {
 	Ragged Ragged
 	// Options are NCCL's. With Blocking an enqueue costs a sixth, but Open cannot be ended while it waits inside the library,
 	// and an enqueue that does is ended by the end of the world only, within a second.
-	Options Options
+	Options nccl.Options
 }
 
 func (cfg *Config) complete() error {
@@ -90,7 +92,7 @@ func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, openError(cfg, comm.Invalid, err)
 	}
-	if err := Init(); err != nil {
+	if err := nccl.Init(); err != nil {
 		return nil, openError(cfg, comm.Unavailable, err)
 	}
 	w := &world{cfg: cfg, groups: map[groupKey]*group{}}
@@ -151,7 +153,7 @@ func (w *world) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	raws, err := NewGroup(ctx, devices, w.cfg.Size, numbers, id, w.cfg.Options)
+	raws, err := nccl.NewGroup(ctx, devices, w.cfg.Size, numbers, id, w.cfg.Options)
 	if err != nil {
 		return w.unfinished(ctx, err)
 	}

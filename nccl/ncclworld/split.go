@@ -1,4 +1,4 @@
-package nccl
+package ncclworld
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/nccl"
 )
 
 // wish is what a rank asks of a Split.
@@ -65,7 +66,7 @@ func (w *world) untilDead(ctx context.Context) (context.Context, func()) {
 }
 
 // gather exchanges the wishes through NCCL itself, on the rank's own stream.
-func (c *conn) gather(ctx context.Context, comms *Communicator, color, key int) ([]wish, error) {
+func (c *conn) gather(ctx context.Context, comms *nccl.Communicator, color, key int) ([]wish, error) {
 	n := len(c.g.members)
 	mine, err := c.r.pool.take((n + 1) * wishBytes)
 	if err != nil {
@@ -86,11 +87,10 @@ func (c *conn) gather(ctx context.Context, comms *Communicator, color, key int) 
 	if err = c.r.order(c.r.own); err != nil {
 		return nil, c.fail("split", err)
 	}
-	p := &c.plan
-	p.calls = append(p.calls[:0], Call{Kind: AllGather, Src: uint64(mine.addr), Dst: uint64(all), Count: wishBytes, Type: Uint8})
-	p.before, p.after = p.before[:0], p.after[:0]
-	c.job = job{stream: uint64(c.r.own.Handle()), numOps: 1, spin: spinMicros}
-	if r := comms.enqueue(&c.job, p.calls, nil, nil); r != Success {
+	b := &c.recipe.Batch
+	b.Before, b.After = b.Before[:0], b.After[:0]
+	b.Calls = append(b.Calls[:0], nccl.Call{Kind: nccl.AllGather, Src: uint64(mine.addr), Dst: uint64(all), Count: wishBytes, Type: nccl.Uint8})
+	if r := comms.Begin(c.r.own, b); r != nccl.Success {
 		if err = c.slow(&comm.Op{Kind: comm.AllGather}, comms, r); err != nil {
 			return nil, c.relabel("split", err)
 		}
@@ -182,7 +182,7 @@ func (c *conn) leave(ctx context.Context, gently bool) error {
 	defer done()
 	err := c.r.own.Wait(ctx)
 	if err == nil {
-		err = raw.finish(ctx)
+		err = raw.Finish(ctx)
 	}
 	if err == nil {
 		return nil

@@ -1,4 +1,4 @@
-package nccl
+package ncclworld
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/nccl"
 )
 
 // Keys of a world in the store, after its prefix:
@@ -21,19 +22,19 @@ import (
 //	calls/i  how many collectives of the world rank i had begun when it was asked
 
 // share returns NCCL's unique id, the same in all processes.
-func (w *world) share(ctx context.Context) (ID, error) {
+func (w *world) share(ctx context.Context) (nccl.ID, error) {
 	s := w.cfg.Store
 	if s == nil || w.cfg.Size == len(w.ranks) {
-		return UniqueID()
+		return nccl.UniqueID()
 	}
 	// The processes of one opening add up to Size, and none begins the next one before all have come.
 	sum, err := s.Add(ctx, w.cfg.Name+"/ranks", int64(len(w.ranks)))
 	if err != nil {
-		return ID{}, fmt.Errorf("announce ranks %d to %d: %w", w.cfg.First, w.cfg.First+len(w.ranks)-1, err)
+		return nccl.ID{}, fmt.Errorf("announce ranks %d to %d: %w", w.cfg.First, w.cfg.First+len(w.ranks)-1, err)
 	}
 	w.prefix = w.cfg.Name + "/" + strconv.FormatInt((sum-1)/int64(w.cfg.Size), 10) + "/"
 	if w.cfg.First == 0 {
-		id, err := UniqueID()
+		id, err := nccl.UniqueID()
 		if err == nil {
 			err = s.Set(ctx, w.prefix+"id", id[:])
 		}
@@ -41,12 +42,12 @@ func (w *world) share(ctx context.Context) (ID, error) {
 	}
 	raw, err := s.Get(ctx, w.prefix+"id")
 	if err != nil {
-		return ID{}, fmt.Errorf("the unique id of rank 0's process: %w", err)
+		return nccl.ID{}, fmt.Errorf("the unique id of rank 0's process: %w", err)
 	}
-	if len(raw) != len(ID{}) {
-		return ID{}, comm.Errorf("open nccl", w.cfg.First, comm.Internal, "a unique id of %d bytes in %sid", len(raw), w.prefix)
+	if len(raw) != len(nccl.ID{}) {
+		return nccl.ID{}, comm.Errorf("open nccl", w.cfg.First, comm.Internal, "a unique id of %d bytes in %sid", len(raw), w.prefix)
 	}
-	return ID(raw), nil
+	return nccl.ID(raw), nil
 }
 
 // shared reports whether other processes can be told.

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package nccl_test
+package ncclworld_test
 
 import (
 	"bytes"
@@ -18,20 +18,21 @@ import (
 	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/internal/patience"
-	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/nccltest"
+	"github.com/weftgo/weft/nccl/ncclworld"
 )
 
 // Each way of ragged operations, with blocking communicators too, gives comm/local's results.
 func TestFakeRagged(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
-	for _, way := range []nccl.Ragged{nccl.Grouped, nccl.Padded, nccl.Messages} {
+	for _, way := range []ncclworld.Ragged{ncclworld.Grouped, ncclworld.Padded, ncclworld.Messages} {
 		for _, blocking := range []bool{false, true} {
 			if testing.Short() && blocking {
 				continue
 			}
-			w := openFake(t, 8, 0, func(c *nccl.Config) { c.Ragged, c.Options.Blocking = way, blocking })
+			w := openFake(t, 8, 0, func(c *ncclworld.Config) { c.Ragged, c.Options.Blocking = way, blocking })
 			runCases(t, w)
 			require.NoError(t, w.Close(t.Context()))
 		}
@@ -72,7 +73,7 @@ func openTwo(t testing.TB, s rendezvous.Store, timeout time.Duration) [2]*comm.W
 	for i := range worlds {
 		wg.Go(func() {
 			var err error
-			worlds[i], err = nccl.Open(t.Context(), nccl.Config{Devices: gpus(4)[2*i : 2*i+2], First: 2 * i, Size: 4, Store: s, Timeout: timeout})
+			worlds[i], err = ncclworld.Open(t.Context(), ncclworld.Config{Devices: gpus(4)[2*i : 2*i+2], First: 2 * i, Size: 4, Store: s, Timeout: timeout})
 			if err != nil {
 				t.Error(err)
 			}
@@ -100,7 +101,7 @@ func closeBoth(t testing.TB, worlds [2]*comm.World) {
 
 // Two parts of a world find each other through a store, twice by one name, and split across the parts.
 func TestFakeStore(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	s := rendezvous.NewMemory()
@@ -125,7 +126,7 @@ func TestFakeStore(t *testing.T) {
 
 // A rank of the other process that does not come is named, and its process is told.
 func TestFakeStoreLate(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	patience.Try(t, 200*time.Millisecond, fakeStoreLate)
@@ -170,12 +171,12 @@ func fakeStoreLate(t testing.TB, wait time.Duration) {
 
 // A part that never opens is an error of the others within the timeout.
 func TestFakeStoreAbsent(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	for _, first := range []int{0, 2} {
 		begin := time.Now()
-		_, err := nccl.Open(t.Context(), nccl.Config{Devices: gpus(2), First: first, Size: 4, Store: rendezvous.NewMemory(), OpenTimeout: 100 * time.Millisecond})
+		_, err := ncclworld.Open(t.Context(), ncclworld.Config{Devices: gpus(2), First: first, Size: 4, Store: rendezvous.NewMemory(), OpenTimeout: 100 * time.Millisecond})
 		require.ErrorIs(t, err, comm.Timeout)
 		require.Less(t, time.Since(begin), 5*time.Second)
 		t.Log(err)
@@ -186,7 +187,7 @@ func TestFakeStoreAbsent(t *testing.T) {
 func TestFakeAsyncError(t *testing.T) {
 	// The variable is there from the start, because a new one moves the table that the stand-in's threads read.
 	const nobody = "-1:0"
-	if !withFake(t, []string{"FAKE_NCCL_ASYNC=" + nobody}) {
+	if inside, _ := nccltest.Run(t, []string{"FAKE_NCCL_ASYNC=" + nobody}); !inside {
 		return
 	}
 	for code, class := range map[string]comm.Code{"6": comm.Remote, "3": comm.Internal, "2": comm.Internal} {
@@ -213,7 +214,7 @@ func TestFakeAsyncError(t *testing.T) {
 
 // Two groups in another order on one rank wait for each other for ever; the timeout ends it and asks the right question.
 func TestFakeWrongOrder(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	patience.Try(t, 200*time.Millisecond, fakeWrongOrder)
@@ -245,10 +246,10 @@ func fakeWrongOrder(t testing.TB, wait time.Duration) {
 
 // A blocking call that waits inside the library ends with the world too.
 func TestFakeStuck(t *testing.T) {
-	if !withFake(t, []string{"FAKE_NCCL_STUCK=1"}) {
+	if inside, _ := nccltest.Run(t, []string{"FAKE_NCCL_STUCK=1"}); !inside {
 		return
 	}
-	w := openFake(t, 2, 0, func(c *nccl.Config) { c.Options.Blocking = true })
+	w := openFake(t, 2, 0, func(c *ncclworld.Config) { c.Options.Blocking = true })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(50*time.Millisecond, func() { cancel(errors.New("the user left")) })
 	errs := make([]error, 2)
@@ -265,11 +266,11 @@ func TestFakeStuck(t *testing.T) {
 
 // One rank closes alone: it waits until its ctx ends, and says so.
 func TestFakeCloseAlone(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	for _, blocking := range []bool{false, true} {
-		w := openFake(t, 2, 0, func(c *nccl.Config) { c.Options.Blocking = blocking })
+		w := openFake(t, 2, 0, func(c *ncclworld.Config) { c.Options.Blocking = blocking })
 		require.NoError(t, w.Run(t.Context(), barrier))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		begin := time.Now()
@@ -285,7 +286,7 @@ func TestFakeCloseAlone(t *testing.T) {
 
 // Groups of eight goroutines, each with its own, at once.
 func TestFakeGroups(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	w := openFake(t, 8, 0, nil)
@@ -312,7 +313,7 @@ func TestFakeGroups(t *testing.T) {
 
 // The tests of several GPUs, over the stand-in.
 func TestFakeDisagree(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
 	for range 20 {
@@ -324,7 +325,7 @@ func TestFakeDisagree(t *testing.T) {
 
 // What Open refuses.
 func TestOpenRefuses(t *testing.T) {
-	for text, cfg := range map[string]nccl.Config{
+	for text, cfg := range map[string]ncclworld.Config{
 		"no Devices: name one GPU":     {},
 		"cpu:0 is no GPU":              {Devices: make([]comm.Device, 1)},
 		"cuda:0 has a rank already":    {Devices: append(gpus(1), gpus(1)...)},
@@ -332,7 +333,7 @@ func TestOpenRefuses(t *testing.T) {
 		"ranks 3 to 4 of a world of 4": {Devices: gpus(2), First: 3, Size: 4},
 		"timeout -1ns":                 {Devices: gpus(1), Timeout: -1},
 	} {
-		_, err := nccl.Open(t.Context(), cfg)
+		_, err := ncclworld.Open(t.Context(), cfg)
 		require.ErrorIs(t, err, comm.Invalid)
 		require.ErrorContains(t, err, text)
 	}
@@ -340,10 +341,10 @@ func TestOpenRefuses(t *testing.T) {
 
 // An enqueue allocates nothing once its buffers have their size.
 func TestFakeNoAllocations(t *testing.T) {
-	if !withFake(t, nil) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
 		return
 	}
-	w := openFake(t, 1, 0, func(c *nccl.Config) { c.Options.Blocking = true })
+	w := openFake(t, 1, 0, func(c *ncclworld.Config) { c.Options.Blocking = true })
 	c := w.Local()[0]
 	b, err := comm.Alloc(c, dtype.F32, 4, 8)
 	require.NoError(t, err)
