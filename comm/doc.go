@@ -27,4 +27,5 @@
 // timeout names the rank it waited for. After Timeout or Remote the world is dead, and every later call says so. What one
 // rank can see to be wrong (shapes, counts, overlapping buffers) fails on that rank before it waits; calls of ranks that
 // do not match fail on all of them. Errors name ranks by their number in the world, in groups made by Split too.
+// The ranks that are left when one is gone go on in another world: [World.Without].
 package comm

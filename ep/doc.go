@@ -29,9 +29,20 @@
 //	                                            5      C   │ e1
 //	                                            6,7    0   ┘
 //
+// With Rows a grouped product gathers its input rows through the index; Expanded is for experts that want theirs in
+// one block.
+//
 // On a GPU Dispatch and Combine enqueue, and buffers of a Received have room for the most there can be: NumRows and
 // Index.Offsets say how much of it is real, on the device. [Received.Experts] waits for them on the host.
 //
-// With Rows a grouped product gathers its input rows through the index; Expanded is for experts that want theirs in
-// one block.
+// # What does not come
+//
+// Ids outside [0, NumExperts) go nowhere, and so do those of experts without a place: after ranks died, routing.Placement.Without
+// says which experts are left, and the exchangers of the world that comm.World.Without opens drop and count the others' ids. The
+// weights of a token's other experts stay as they are; a token without experts gets zeros plus bias.
+//
+// # Rows of the caller's own
+//
+// Three kinds of rows travel: of DType; narrowed to e4m3 on their way, with a float32 scale for each 128 values (Wire F8E4M3); and rows
+// that the caller quantised (Quantised), byte for byte, with opaque bytes of scales beside them.
 package ep
