@@ -227,6 +227,7 @@ func TestFakeAbsent(t *testing.T) {
 			}
 			ctx := t.Context()
 			if store.Job().Rank == 1 {
+				require.NoError(t, store.Set(ctx, "here", nil))
 				if !early {
 					_, err := rendezvous.Exchange(ctx, store, "nvshmem/id", 1, 2, nil)
 					require.NoError(t, err)
@@ -236,7 +237,9 @@ func TestFakeAbsent(t *testing.T) {
 				return
 			}
 			cfg := config(store)
-			cfg.Timeout = 300 * time.Millisecond
+			cfg.Timeout = time.Second // within which PE 1 must do what it does, but not start
+			_, err := store.Get(ctx, "here")
+			require.NoError(t, err)
 			dev, err := cuda.Open(0)
 			require.NoError(t, err)
 			start := time.Now()
@@ -248,7 +251,8 @@ func TestFakeAbsent(t *testing.T) {
 			require.NoError(t, againErr)
 			require.Equal(t, early, dev != again, "the device stays open while a thread is in the library")
 			if early {
-				require.ErrorContains(t, err, "1")
+				require.ErrorContains(t, err, "nvshmem/id")
+				require.Regexp(t, "waited for rank 1|no answer", err.Error(), "the latter from a store that is slower than the deadline")
 			} else {
 				require.ErrorContains(t, err, "initialise: other PEs did not come")
 			}
