@@ -1,12 +1,17 @@
 package eptest
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
 	"github.com/weftgo/weft/internal/kernels/exchange"
+	"github.com/weftgo/weft/routing"
 )
 
 // TestBrief runs every way through a strategy's kernels once or twice in small sizes: for tools that make programs a
@@ -31,6 +36,23 @@ func TestBrief(t *testing.T, create New, open Open, more ...ep.Config) {
 	t.Run("bulk copies", func(t *testing.T) {
 		cfg := ep.Config{NumExperts: 4, TopK: 2, Hidden: 64, MaxTokensPerRank: 300, DType: dtype.BF16}
 		steps(t, on, ranks, cfg, options{}, NewStep("", cfg.WithDefaults(ranks), 3, even(ranks, 300), distinct))
+	})
+	t.Run("quantised, an expert is missing", func(t *testing.T) {
+		cfg := ep.Config{NumExperts: 5, TopK: 3, Hidden: 14, MaxTokensPerRank: 40, Quantised: true, Wire: dtype.U8, WireCols: 7, ScaleBytes: 3,
+			Placement: routing.Placement{NumExperts: 5, Size: ranks, Physical: []int32{0, 1, 4, 3, 1}, AllowMissing: true}}
+		require.NoError(t, on.world(t, ranks).Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
+			x, err := on.create(ctx, c, cfg)
+			if err != nil {
+				return err
+			}
+			for seed, tokens := range [][]int{{3, 0}, {40, 33}} {
+				s := NewStep("quantised", x.Config(), uint64(seed), tokens, dirty)
+				if err := newRaw(x.Config(), s, uint64(seed)).run(c, x, s, 1); err != nil {
+					return err
+				}
+			}
+			return x.Close(ctx)
+		}))
 	})
 	for _, cfg := range more {
 		t.Run(fmt.Sprintf("invariant %v", cfg.RankInvariant), func(t *testing.T) {
