@@ -116,7 +116,7 @@ func compile(compiler, home, id string) error {
 		flags   []string
 	}{
 		// The engine goes into every module; nothing of it is seen outside.
-		{"engine.o", "nvrtc/engine", []string{"-O2", "-fno-exceptions", "-r", "-nostdlib"}},
+		{"engine.o", "nvrtc/engine", []string{"-O2", "-march=x86-64-v2", "-fno-exceptions", "-r", "-nostdlib"}},
 		{"libnvrtc.so.13", "nvrtc", []string{"-O1", "-shared", fmt.Sprintf("-DWEFT_EMULATOR_ID=%d", number>>2)}},
 		{"libcuda.so.1", "driver", []string{"-O2", "-shared", "-ldl", "-lpthread"}},
 	} {

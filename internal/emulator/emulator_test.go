@@ -28,11 +28,14 @@ func built(t *testing.T) Libraries {
 // checks returns a program that runs the kernels of testdata/checks.cu.
 func checks(t *testing.T) func(seed string, kernel ...string) (string, error) {
 	l := built(t)
-	program := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
+	program, module := filepath.Join(dir, "run"), filepath.Join(dir, "checks.so")
 	out, err := exec.Command("g++", "-std=c++17", "-Wall", "-Werror", "-o", program, "testdata/run.cpp", "-ldl", "-lpthread").CombinedOutput()
 	require.NoError(t, err, string(out))
+	out, err = exec.Command(program, "compile", l.NVRTC, "testdata/checks.cu", module).CombinedOutput()
+	require.NoError(t, err, string(out))
 	return func(seed string, kernel ...string) (string, error) {
-		cmd := exec.Command(program, append([]string{l.NVRTC, "testdata/checks.cu"}, kernel...)...)
+		cmd := exec.Command(program, append([]string{module}, kernel...)...)
 		cmd.Env = append(os.Environ(), "WEFT_EMULATOR_SEED="+seed)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
@@ -62,8 +65,16 @@ func TestFaults(t *testing.T) {
 		"bad_load":    "thread 0: a misaligned load",
 		"bad_count":   "thread 64: threads give a barrier different counts (0x60, 0x80)",
 		"bad_copy":    "thread 0: a bulk copy of misaligned memory",
+		"bad_vector":  "testdata/checks.cu line 284: a misaligned access of",
+		"bad_shift":   "testdata/checks.cu line 285: a shift by the width or more",
+		"bad_index":   "testdata/checks.cu line 288: an index outside of its array",
+		"bad_early":   "a thread ends before its bulk stores are written",
 	} {
-		out, err := run("", kernel)
+		seed := ""
+		if kernel == "bad_early" { // without a seed, copies are done at once
+			seed = "1"
+		}
+		out, err := run(seed, kernel)
 		require.Error(t, err, kernel)
 		require.Contains(t, out, want, kernel)
 	}

@@ -80,18 +80,20 @@ bool compile(Program &p, int arch, const vector<string> &options) {
         ok = write(dir / name, content) && ok;
     }
     const char *compiler = getenv("CXX");
+    if (!compiler || !*compiler)
+        compiler = "g++";
     // Device code reads memory as whatever type it likes, and so does this build of it. Nothing may be fused, and a
-    // module's names are its own, so that each load has its own variables.
-    vector<string> command = {compiler && *compiler ? compiler : "g++", "-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off",
-                              "-fno-strict-aliasing", "-fwrapv", "-fno-exceptions", "-fno-rtti", "-fno-gnu-unique", "-fno-ipa-reference",
-                              "-fno-stack-protector", "-fcf-protection=none", "-Wno-narrowing", "-Wl,-Bsymbolic", "-DWEFT_EMULATED=1",
-                              "-D__CUDACC__=1", "-D__CUDACC_RTC__=1", "-D__CUDA_ARCH__=" + std::to_string(arch * 10),
+    // module's names are its own, so that each load has its own variables. engine/checks.cpp has what -fsanitize calls.
+    vector<string> command = {compiler, "-std=c++17", "-O1", "-march=x86-64-v2", "-w", "-c", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing",
+                              "-fwrapv", "-fno-exceptions", "-fno-rtti", "-fno-gnu-unique", "-fno-ipa-reference", "-fno-stack-protector",
+                              "-fcf-protection=none", "-Wno-narrowing", "-fsanitize=alignment,null,bounds,shift-exponent,integer-divide-by-zero",
+                              "-fno-sanitize-recover=all", "-DWEFT_EMULATED=1", "-D__CUDACC__=1", "-D__CUDACC_RTC__=1", "-D__CUDA_ARCH__=" + std::to_string(arch * 10),
                               "-include", at / "nvrtc/device/cuda.h", "-include", at / "nvrtc/device/table.h", "-I", dir};
     for (const string &o : options)
         if (o.rfind("-D", 0) == 0 || o.rfind("-I", 0) == 0)
             command.push_back(o);
-    command.insert(command.end(), {dir / "module.cpp", at / "engine.o", "-o", out});
-    ok = ok && run(command, messages) == 0;
+    command.insert(command.end(), {dir / "module.cpp", "-o", dir / "module.o"});
+    ok = ok && run(command, messages) == 0 && run({compiler, "-shared", "-Wl,-Bsymbolic", dir / "module.o", at / "engine.o", "-o", out}, messages) == 0;
     p.log = read(messages);
     p.image = ok ? read(out) : "";
     std::error_code ignored;

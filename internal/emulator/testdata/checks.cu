@@ -150,6 +150,24 @@ extern "C" __global__ void ring(u32 *faults, u64 *words) {
     }
 }
 
+// Threads store what lies in shared memory, and use the memory again when it has been read.
+extern "C" __global__ void stores(u32 *faults, u64 *words) {
+    __shared__ __align__(16) u64 mine[T][2];
+    u32 t = me();
+    u64 *to = words + (blockIdx.x * T + t) * 8;
+    for (u32 i = 0; i < 4; i++) {
+        mine[t][0] = t + i;
+        mine[t][1] = t * i;
+        bulk_fence_shared();
+        bulk_store(to + i * 2, mine[t], 16);
+        bulk_commit();
+        bulk_read<0>();
+    }
+    bulk_complete();
+    for (u32 i = 0; i < 4; i++)
+        CHECK(to[i * 2] == t + i && to[i * 2 + 1] == (u64)t * i);
+}
+
 // Blocks pass a token around, three times.
 extern "C" __global__ void token(u32 *faults, u64 *words) {
     u64 *flag = words, *data = words + 1;
@@ -258,3 +276,14 @@ extern "C" __global__ void bad_lanes(u32 *faults, u64 *words) {
 extern "C" __global__ void bad_load(u32 *faults, u64 *words) { faults[2] = load_stream((const uint4 *)(words + 1)).x; }
 extern "C" __global__ void bad_count(u32 *faults, u64 *words) { sync_some<1>(me() < 64 ? 96 : 128); }
 extern "C" __global__ void bad_copy(u32 *faults, u64 *words) { bulk_store(words + 1, words + 2, 24); }
+extern "C" __global__ void bad_early(u32 *faults, u64 *words) {
+    __shared__ __align__(16) u64 mine[2];
+    bulk_store(words, mine, 16);
+    bulk_commit();
+}
+extern "C" __global__ void bad_vector(u32 *faults, u64 *words) { faults[2] = ((const uint4 *)(faults + 2))->x; }
+extern "C" __global__ void bad_shift(u32 *faults, u64 *words) { faults[2] = 1u << (32 + faults[0]); }
+extern "C" __global__ void bad_index(u32 *faults, u64 *words) {
+    __shared__ u32 few[4];
+    few[4 + faults[0]] = 1;
+}

@@ -1,14 +1,14 @@
-// Compiles checks.cu with the stand-in of libnvrtc and runs a kernel, or every kernel whose name does not begin with bad_, each
+// Compiles checks.cu with the stand-in of libnvrtc, and runs a kernel, or every kernel whose name does not begin with bad_, each
 // block on a thread.
 //
-//	run libnvrtc.so.13 checks.cu [kernel]
+//	run compile libnvrtc.so.13 checks.cu module.so
+//	run module.so [kernel]
 #include "../module.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -55,13 +55,13 @@ static std::string compile(const char *library, const char *path) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 3)
+    if (argc == 5) {
+        std::string image = compile(argv[2], argv[3]);
+        return !std::ofstream(argv[4], std::ios::binary).write(image.data(), image.size());
+    }
+    if (argc < 2)
         return 2;
-    std::string image = compile(argv[1], argv[2]), file = "/tmp/weft-emulator-check-XXXXXX";
-    close(mkstemp(file.data()));
-    std::ofstream(file, std::ios::binary) << image;
-    void *module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    remove(file.c_str());
+    void *module = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     if (!module) {
         fprintf(stderr, "%s\n", dlerror());
         return 2;
@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
     const weft_emu_kernel *kernels = find<decltype(weft_emu_kernels)>(module, "weft_emu_kernels")(&num);
     int bad = 0;
     for (uint32_t k = 0; k < num; k++) {
-        if (argc > 3 ? strcmp(kernels[k].name, argv[3]) : !strncmp(kernels[k].name, "bad_", 4))
+        if (argc > 2 ? strcmp(kernels[k].name, argv[2]) : !strncmp(kernels[k].name, "bad_", 4))
             continue;
         for (uint32_t blocks : {1u, 2u, 5u}) {
             uint32_t *faults = (uint32_t *)calloc(4, 4);

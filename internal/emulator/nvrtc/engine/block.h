@@ -25,6 +25,7 @@ enum : uintptr_t {
 struct Fiber {
     void *sp;      // while another one runs
     Three thread;  // threadIdx
+    uint32_t group; // of bulk stores that it is filling
     int waits;     // for messages: RUNS, a barrier's number, MEETS or ENDED
     uint32_t mask; // of the warp operation that it waits in
 };
@@ -52,14 +53,33 @@ struct Barrier {
     uint32_t holds[2];               // for how many the condition holds, by phase
 };
 
+// Mbarrier is the 8 bytes of a barrier of bulk copies.
+struct Mbarrier {
+    uint16_t num; // arrivals that a phase takes
+    uint16_t missing : 15, phase : 1;
+    int bytes; // that are missing
+};
+static_assert(sizeof(Mbarrier) == 8, "an mbarrier");
+
+// Copy is a bulk copy under way: a load, or a store that waits to be read or to be written.
+struct Copy {
+    Copy *next;
+    void *to;
+    const void *from; // null: it has been read, and lies in read
+    void *read;
+    uint32_t bytes, thread, group; // the thread's group of stores
+    Mbarrier *barrier;             // of a load
+};
+
 struct Block {
     Three grid, block, index; // gridDim, blockDim, blockIdx
     uint32_t num_threads, live, dynamic_bytes;
     uint32_t current, at;   // the running fiber, and its warp
     uint32_t ready, polled; // warps with such lanes
-    uint32_t idle;          // rounds in which all that ran only looked
+    uint64_t idle;          // since when all that ran only looked, in nanoseconds; 0: somebody did more
     bool progress;          // somebody did more than look in this round
-    uint64_t seed;          // 0: lanes run in order
+    uint64_t seed;          // 0: lanes run in order, bulk copies are done at once
+    Copy *copies;           // in the order in which they were begun
     void *main;             // the stack pointer of weft_emu_block
     void (*body)(void *const *);
     void *const *params;
@@ -92,6 +112,20 @@ uint32_t barrier(uint32_t number, uint32_t threads, bool condition);
 // with the same value.
 enum { SYNC, SHUFFLE, BALLOT, MATCH };
 uint64_t meet(uint32_t mask, int op, uint64_t value, uint32_t arg);
+// settle ends a phase of a barrier when nothing is missing.
+inline void settle(Mbarrier &m) {
+    if (m.missing == 0 && m.bytes == 0) {
+        m.phase ^= 1;
+        m.missing = m.num;
+    }
+}
+// bulk begins a copy: a load where there is a barrier, else a store of the thread's present group.
+void bulk(void *to, const void *from, uint32_t bytes, Mbarrier *barrier);
+// commit ends the thread's group of stores. bulk_read waits until all but its newest groups have been read, bulk_write until all
+// are written.
+void commit();
+void bulk_read(uint32_t newest);
+void bulk_write();
 // fail ends the process with a line about the running thread.
 [[noreturn]] void fail(const char *what, uint64_t a = 0, uint64_t b = 0);
 uint64_t nanoseconds();

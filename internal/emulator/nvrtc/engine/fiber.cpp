@@ -38,7 +38,9 @@ weft_emu_switch:
 
 namespace weft_emu {
 
-static uint64_t draw(Block &b) { // xorshift
+bool advance(Block &b);
+
+uint64_t draw(Block &b) { // xorshift
     b.seed ^= b.seed << 13;
     b.seed ^= b.seed >> 7;
     return b.seed ^= b.seed << 17;
@@ -55,17 +57,22 @@ static uint32_t pick(Block &b, uint32_t bits, uint32_t after) {
     return __builtin_ctz(bits);
 }
 
-// rest gives the processor to others, the longer the longer nothing has happened.
+// rest gives the processor to others, the longer the longer nothing has happened: a wait of a while lasts an eighth longer.
 static void rest(Block &b) {
-    b.idle = b.progress ? 0 : b.idle + 1;
-    b.progress = false;
-    if (b.idle == 0)
+    if (b.progress || (b.seed && advance(b))) {
+        b.progress = false;
+        b.idle = 0;
         return;
-    if (b.idle < 64) {
+    }
+    uint64_t now = nanoseconds();
+    if (b.idle == 0)
+        b.idle = now;
+    uint64_t pause = (now - b.idle) / 8;
+    if (pause < 10000) {
         sched_yield();
         return;
     }
-    timespec t = {0, b.idle < 256 ? 20000 : 100000};
+    timespec t = {0, pause < 1000000 ? long(pause) : 1000000};
     nanosleep(&t, nullptr);
 }
 
@@ -91,6 +98,8 @@ static void rest(Block &b) {
 // leave runs another fiber, until this one is chosen again.
 void leave(Block &b) {
     uint32_t from = b.current;
+    if (b.copies && draw(b) % 4 == 0)
+        advance(b);
     for (;;) {
         Warp &w = b.warps[b.at];
         if (b.seed ? b.ready : w.ready) {

@@ -54,7 +54,7 @@ uint32_t barrier(uint32_t number, uint32_t threads, bool condition) {
     return r.holds[phase];
 }
 
-static void settle(Block &b, Warp &w, uint32_t warp, Meet &m) {
+static void resolve(Block &b, Warp &w, uint32_t warp, Meet &m) {
     if (m.complete || (m.mask & w.live & ~m.arrived))
         return;
     m.complete = true;
@@ -103,7 +103,7 @@ uint64_t meet(uint32_t mask, int op, uint64_t value, uint32_t arg) {
         fail("lanes of a warp are in different operations", m->op, op);
     m->arrived |= bit;
     m->value[b.current % 32] = value;
-    settle(b, w, warp, *m);
+    resolve(b, w, warp, *m);
     if (!m->complete) {
         Fiber &f = b.fibers[b.current];
         f.waits = MEETS;
@@ -122,12 +122,15 @@ void end() {
     Block &b = block();
     uint32_t me = b.current, warp = me / 32;
     Warp &w = b.warps[warp];
+    for (Copy *c = b.copies; c; c = c->next)
+        if (c->thread == me && !c->barrier)
+            fail("a thread ends before its bulk stores are written", (uint64_t)c->to, c->bytes);
     b.fibers[me].waits = ENDED;
     b.live--;
     w.live &= ~(1u << me % 32);
     b.progress = true;
     for (uint32_t all = w.active; all != 0; all &= all - 1)
-        settle(b, w, warp, w.meets[__builtin_ctz(all)]);
+        resolve(b, w, warp, w.meets[__builtin_ctz(all)]);
     for (Barrier &r : b.barriers)
         if (complete(b, r))
             release(b, r, me);

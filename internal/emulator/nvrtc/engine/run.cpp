@@ -139,7 +139,7 @@ extern "C" __attribute__((visibility("default"))) void weft_emu_block(uint32_t k
         Fiber &f = b.fibers[i];
         f.thread = {i % block[0], i / block[0] % block[1], i / block[0] / block[1]};
         f.waits = RUNS;
-        f.mask = 0;
+        f.mask = f.group = 0;
         void **top = (void **)((uintptr_t)(region + STACKS + (i + 1) * STACK) & ~uintptr_t(15)) - 1;
         *top = nullptr; // where the address of a caller of enter would be
         *--top = (void *)enter;
