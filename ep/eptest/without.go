@@ -54,12 +54,13 @@ func loseOne(t *testing.T, on *rig, w *comm.World, cfg ep.Config, dead int) *com
 	size := w.Size()
 	heard := make([]error, size)
 	steps := usual(cfg, size)
-	err := w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+	err := w.Run(context.Background(), func(ctx context.Context, c *comm.Comm) (err error) {
 		x, err := on.create(ctx, c, cfg)
 		if err != nil {
 			return err
 		}
 		defer x.Close(ctx)
+		defer func() { heard[c.Rank()] = err }() // a slow rank may hear of it before it gets to the last Dispatch
 		for i, s := range steps {
 			if err := run(ctx, c, x, s, options{numBias: i % 3}); err != nil {
 				return err
@@ -72,8 +73,8 @@ func loseOne(t *testing.T, on *rig, w *comm.World, cfg ep.Config, dead int) *com
 			time.Sleep(20 * time.Millisecond) // the others are in Dispatch
 			panic("out of memory")
 		}
-		_, heard[c.Rank()] = begin(ctx, c, x, steps[0])
-		return heard[c.Rank()]
+		_, err = begin(ctx, c, x, steps[0])
+		return err
 	})
 	require.ErrorContains(t, err, "out of memory")
 	require.Equal(t, dead, comm.Blamed(err))
