@@ -147,8 +147,9 @@ func (g *gang) launch(call *gangCall) error {
 	for _, st := range call.streams[1:] {
 		err = errors.Join(err, e.Record(st), first.WaitEvent(e))
 	}
-	call.shape.Grid[1], call.shape.Overlap = uint32(len(call.streams)), 0
-	err = errors.Join(err, cuda.Run(first, call.fn, &call.shape, &list))
+	shape := call.shape // by itself: C gets its address
+	shape.Grid[1], shape.Overlap = uint32(len(call.streams)), 0
+	err = errors.Join(err, cuda.Run(first, call.fn, &shape, &list))
 	if len(call.streams) > 1 {
 		err = errors.Join(err, e.Record(first))
 	}
