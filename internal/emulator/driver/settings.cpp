@@ -19,7 +19,7 @@ uint64_t mix(uint64_t x) {
 
 const Settings &settings() {
     static const Settings s = {
-        int(number("WEFT_EMULATOR_GPUS", 1)), int(number("WEFT_EMULATOR_SMS", 32)),
+        int(number("WEFT_EMULATOR_GPUS", 1)), int(number("WEFT_EMULATOR_SMS", 40)),
         size_t(number("WEFT_EMULATOR_MEMORY", 8192)) << 20, uint32_t(number("WEFT_EMULATOR_LATE", 0)),
         number("WEFT_EMULATOR_SEED", 1),
     };

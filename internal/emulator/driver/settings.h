@@ -5,7 +5,7 @@
 
 struct Settings {
     int gpus;             // WEFT_EMULATOR_GPUS, 1
-    int sms;              // WEFT_EMULATOR_SMS, 32: eight ranks fit with a few blocks each
+    int sms;              // WEFT_EMULATOR_SMS, 40: 24 ranks fit with a block each, eight with a few
     size_t memory_bytes;  // WEFT_EMULATOR_MEMORY in MiB, 8192: of each GPU
     uint32_t late_us;     // WEFT_EMULATOR_LATE, 0: blocks and operations begin up to so many microseconds late
     uint64_t seed;        // WEFT_EMULATOR_SEED, 1: of the delays
