@@ -10,15 +10,31 @@ import (
 type Stamp uint64
 
 // origin is the moment that the rate is measured from.
-var origin = struct {
-	stamp Stamp
-	time  time.Time
-}{Read(), time.Now()}
+var origin = both()
+
+// moment is one moment on both clocks.
+type moment struct {
+	stamp  Stamp
+	time   time.Time
+	within Stamp // how far apart the readings may be
+}
+
+// both reads the time between two stamps, and of a few tries takes the one that was disturbed least.
+func both() (best moment) {
+	for i := range 3 {
+		before, now, after := Read(), time.Now(), Read()
+		if m := (moment{before, now, after - before}); i == 0 || m.within < best.within {
+			best = m
+		}
+	}
+	return best
+}
 
 // settled is the nanoseconds of a unit in 2^-32, 0 as long as the process is too young to know.
 var settled atomic.Uint64
 
-// settleTime is how long the two clocks are compared. Reading both takes 0.2 us, so the rate is right to a few parts in a million.
+// settleTime is how long the two clocks are compared. Reading both takes 0.2 us, so the rate is right to a few parts in a million,
+// unless the process is stopped between the readings: see measure.
 const settleTime = 50 * time.Millisecond
 
 // Elapsed returns the time since s; 0 if s is later than now, which stamps of different cores may be by nanoseconds.
@@ -38,10 +54,12 @@ func (s Stamp) Sub(begin Stamp) time.Duration {
 }
 
 // measure returns the rate so far, and settles it when it is exact enough.
-func measure() uint64 {
-	now, d := Read(), time.Since(origin.time)
-	rate := rateOf(d, now-origin.stamp)
-	if d >= settleTime {
+func measure() uint64 { return measureAt(both()) }
+
+func measureAt(now moment) uint64 {
+	d, units := now.time.Sub(origin.time), now.stamp-origin.stamp
+	rate := rateOf(d, units)
+	if d >= settleTime && now.within < units>>12 { // else the process was stopped between two readings
 		settled.CompareAndSwap(0, rate)
 	}
 	return rate

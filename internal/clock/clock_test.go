@@ -28,6 +28,18 @@ func TestSettles(t *testing.T) {
 	require.InEpsilon(t, settled.Load(), first, 0.01)
 }
 
+// Readings that are far apart, as those of a process that was stopped between them, settle nothing.
+func TestStoppedBetweenReadings(t *testing.T) {
+	now, rate := both(), settled.Load()
+	defer settled.Store(rate)
+	for within, want := range map[Stamp]bool{1: true, now.stamp - origin.stamp: false} {
+		settled.Store(0)
+		now.time, now.within = origin.time.Add(settleTime), within
+		require.NotZero(t, measureAt(now))
+		require.Equal(t, want, settled.Load() != 0, "within %d", within)
+	}
+}
+
 func TestSubIsNeverNegative(t *testing.T) {
 	require.Zero(t, Stamp(5).Sub(7))
 	require.Zero(t, Stamp(5).Sub(5))
