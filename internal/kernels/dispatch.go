@@ -161,7 +161,7 @@ var stamps = envknob.Register("WEFT_KERNEL_STAMPS", "1: dispatch notes its phase
 var few = envknob.Register("WEFT_DISPATCH_FEW", "0: dispatches of at most 32 rows take the general kernel too", "0", "1")
 
 // exchangeFiles are the parts of the second translation unit.
-var exchangeFiles = []string{"ptx.cuh", "protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "dispatch.cu", "few.cu", "combine.cu"}
+var exchangeFiles = []string{"ptx.cuh", "protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "push_fp8.cuh", "dispatch.cu", "few.cu", "combine.cu", "rows.cu"}
 
 // ExchangeProgram is the source of dispatch and combine for an architecture.
 func ExchangeProgram(arch string) nvrtc.Program {
@@ -182,11 +182,11 @@ func ExchangeProgram(arch string) nvrtc.Program {
 
 // ExchangeSet is the kernels of dispatch and combine, loaded on one device.
 type ExchangeSet struct {
-	gang                                                                                                        *gang
-	module                                                                                                      *cuda.Module
-	numSMs, shared                                                                                              int
-	sm90                                                                                                        bool // bulk copies work, and kernels may overlap with the end of the one in front
-	dispatch, dispatchFew, combine, combineExperts, indexCount, indexPlace, quantise, partials, addBias, expand *cuda.Function
+	gang                                                                                                                     *gang
+	module                                                                                                                   *cuda.Module
+	numSMs, shared                                                                                                           int
+	sm90                                                                                                                     bool // bulk copies work, and kernels may overlap with the end of the one in front
+	dispatch, dispatchFew, combine, combineExperts, indexCount, indexPlace, quantise, partials, addBias, expand, gather, add *cuda.Function
 }
 
 // loadExchange loads the kernels of image, which is ExchangeProgram compiled for the device.
@@ -219,6 +219,8 @@ func (s *ExchangeSet) functions(shared int) error {
 		{"weft_partials", &s.partials, unsafe.Sizeof(PartialArgs{}), false},
 		{"weft_bias", &s.addBias, unsafe.Sizeof(BiasArgs{}), false},
 		{"weft_expand", &s.expand, unsafe.Sizeof(ExpandArgs{}), false},
+		{"weft_gather", &s.gather, unsafe.Sizeof(GatherArgs{}), false},
+		{"weft_add", &s.add, unsafe.Sizeof(AddArgs{}), false},
 	} {
 		fn, err := s.module.Function(f.name)
 		if err != nil {

@@ -1,4 +1,4 @@
-// How dispatch sends rows: through registers, narrowed to fp8, or by bulk copies. See dispatch.cu.
+// How dispatch sends rows: through registers or by bulk copies. See dispatch.cu, and push_fp8.cuh for rows narrowed on their way.
 
 // copy_out copies units [lo, hi) of V of a row to n places; lane i holds place i.
 template <class V> __device__ __forceinline__ void copy_out(const u8 *src, u64 place, u32 n, u32 lo, u32 hi) {
@@ -63,40 +63,6 @@ __device__ __forceinline__ Work work_of(const Route &r, u32 units, u32 least, u3
     if (w.n > 0)
         w.parts = max(1u, min(warps / w.n, most));
     return w;
-}
-
-// push_fp8 narrows the block's rows on their way.
-__device__ __noinline__ void push_fp8(const DispatchArgs &d, const Route &r) {
-    u32 lane = threadIdx.x & 31, hidden = d.ex.hidden, groups = (hidden + GROUP - 1) / GROUP;
-    Work w = work_of(r, groups, 1, blockDim.x / 32);
-    bool vector = vectors4(d.src, d.srcStride, d.dtype);
-    for (u32 i = threadIdx.x / 32; i < w.n * w.parts; i += blockDim.x / 32) {
-        u32 token = r.first + i / w.parts * r.step, part = i % w.parts;
-        Places p = places_of(d, r, token);
-        const u8 *src = (const u8 *)d.src + (u64)token * d.srcStride;
-        float *scales = (float *)(p.base + d.bank.scales) + (u64)p.at * groups;
-        const u32 DEEP = 4; // groups whose values are on their way
-        u32 end = p.n > 0 ? groups * (part + 1) / w.parts : 0;
-        for (u32 g0 = groups * part / w.parts; g0 < end; g0 += DEEP) {
-            float v[DEEP][4];
-#pragma unroll
-            for (u32 j = 0; j < DEEP; j++)
-                if (g0 + j < end)
-                    load4(v[j], src, d.dtype, (g0 + j) * GROUP + lane * 4, hidden, vector);
-            DELAY();
-#pragma unroll
-            for (u32 j = 0; j < DEEP; j++) {
-                if (g0 + j >= end)
-                    continue;
-                float scale;
-                u32 c = (g0 + j) * GROUP + lane * 4, q = quantise4(v[j], scale);
-                for (u32 k = 0; k < p.n; k++)
-                    store4((u8 *)__shfl_sync(~0u, p.row, k), q, c, hidden);
-                if (lane < p.n)
-                    scales[g0 + j] = scale;
-            }
-        }
-    }
 }
 
 // push_units sends rows of the block's tokens, of so many bytes, to those at offset to of their ranks' regions: through
@@ -184,33 +150,8 @@ __device__ __noinline__ void push_bulk(const DispatchArgs &d, const Route &r, u8
 }
 #endif
 
-// push_rows sends the block's rows. bulk is shared memory for bulk copies, or 0.
-__device__ void push_rows(const DispatchArgs &d, const Route &r, u8 *bulk, u64 *full) {
-    if (d.fp8) {
-        push_fp8(d, r);
-        return;
-    }
-#if __CUDA_ARCH__ >= 900
-    if (bulk) {
-        if (threadIdx.x / 32 - COUNTERS < STREAMS)
-            push_bulk(d, r, bulk, full);
-        return;
-    }
-#endif
-    push_units(d, r, d.src, d.srcStride, d.rowBytes, d.bank.x);
-}
-
 // push_scales sends the caller's own scales of the block's rows. A whole block, when all rows have their places.
 __device__ __forceinline__ void push_scales(const DispatchArgs &d, const Route &r) {
     if (d.scaleBytes && !d.fp8)
         push_units(d, r, d.scales, d.scaleStride, d.scaleBytes, d.bank.scales);
-}
-
-// may_bulk says whether bulk copies can push the block's rows.
-__device__ __forceinline__ bool may_bulk(const DispatchArgs &d, const Route &r) {
-#if __CUDA_ARCH__ >= 900
-    return d.bulk && !d.fp8 && d.rowBytes >= 1024 && r.step == 1 && ((d.src | (u64)d.srcStride | d.rowBytes) & 15) == 0;
-#else
-    return false;
-#endif
 }
