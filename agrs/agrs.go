@@ -41,6 +41,9 @@ func New(ctx context.Context, c *comm.Comm, cfg ep.Config) (*Exchange, error) {
 }
 
 func refuse(cfg ep.Config) error {
+	if cfg.LowLatency {
+		return fmt.Errorf("agrs gathers all rows and has no places to push them to; LowLatency needs alltoall")
+	}
 	if cfg.RankInvariant {
 		return fmt.Errorf("agrs sums partial rows per rank, so its bits depend on the number of ranks; RankInvariant needs alltoall")
 	}

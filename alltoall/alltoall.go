@@ -9,7 +9,7 @@ import (
 	"github.com/weftgo/weft/internal/kernels/exchange"
 )
 
-// Exchange is one rank's end. It implements [ep.Exchanger] and [ep.Meter].
+// Exchange is one rank's end. It implements [ep.Exchanger], [ep.Meter] and, with Config.LowLatency, [ep.Splitter].
 type Exchange struct {
 	*exchange.Core
 	engine engine
@@ -24,12 +24,19 @@ type engine interface {
 
 // New is collective. It returns an Invalid error on all ranks if a rank's cfg is wrong or differs from the others'.
 func New(ctx context.Context, c *comm.Comm, cfg ep.Config) (*Exchange, error) {
-	core, err := exchange.NewCore(ctx, c, "alltoall", cfg, func(ep.Config) error { return nil })
+	core, err := exchange.NewCore(ctx, c, "alltoall", cfg, func(cfg ep.Config) error {
+		if cfg.LowLatency && c.Device().Kind != comm.CPU {
+			return errors.New("LowLatency is not built for GPUs yet; leave it out")
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	x := &Exchange{Core: core}
-	if core.Dev == nil {
+	if core.Dev == nil && core.Cfg.LowLatency {
+		x.engine = &lowHost{host: newHost(core)}
+	} else if core.Dev == nil {
 		x.engine = newHost(core)
 	} else if x.engine, err = newGPU(ctx, core); err != nil {
 		return nil, err
@@ -47,6 +54,49 @@ func (x *Exchange) Combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bi
 	return x.engine.combine(s, out, y, r, bias)
 }
 
+// DispatchSend is the first half of a Dispatch; see [ep.Splitter]. Without Config.LowLatency the halves are Invalid errors.
+func (x *Exchange) DispatchSend(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Received, error) {
+	h, err := x.halves("DispatchSend")
+	if err != nil {
+		return nil, err
+	}
+	return h.dispatchSend(s, rows, r)
+}
+
+// DispatchRecv is the second half of a Dispatch; see [ep.Splitter].
+func (x *Exchange) DispatchRecv(s comm.Stream, r *ep.Received) error {
+	h, err := x.halves("DispatchRecv")
+	if err != nil {
+		return err
+	}
+	return h.dispatchRecv(s, r)
+}
+
+// CombineSend is the first half of a Combine; see [ep.Splitter].
+func (x *Exchange) CombineSend(s comm.Stream, y comm.Buffer, r *ep.Received) error {
+	h, err := x.halves("CombineSend")
+	if err != nil {
+		return err
+	}
+	return h.combineSend(s, y, r)
+}
+
+// CombineRecv is the second half of a Combine; see [ep.Splitter].
+func (x *Exchange) CombineRecv(s comm.Stream, out comm.Buffer, r *ep.Received, bias ...comm.Buffer) error {
+	h, err := x.halves("CombineRecv")
+	if err != nil {
+		return err
+	}
+	return h.combineRecv(s, out, r, bias)
+}
+
+func (x *Exchange) halves(call string) (splitter, error) {
+	if h, ok := x.engine.(splitter); ok {
+		return h, nil
+	}
+	return nil, x.Invalid("%s: calls in halves need Config.LowLatency", call)
+}
+
 // Close frees this rank's memory; see [ep.Exchanger]. On a GPU it first waits for this rank's own work.
 func (x *Exchange) Close(ctx context.Context) error {
 	if x.Closed() {
@@ -54,3 +104,5 @@ func (x *Exchange) Close(ctx context.Context) error {
 	}
 	return errors.Join(x.Core.Close(ctx), x.engine.close(ctx))
 }
+
+var _ ep.Splitter = (*Exchange)(nil)

@@ -16,14 +16,22 @@ type terms struct {
 
 // prepareReturn decides what comes back and in which order, from this dispatch's plan and index alone.
 func (x *host) prepareReturn(b *bank, batch exchange.Batch) {
-	if !x.Cfg.RankInvariant {
-		return
+	if x.Cfg.RankInvariant {
+		x.packed(b)
+		b.terms.returned(b, batch, x.Cfg.TopK)
 	}
+}
+
+// packed lists the expert rows that go back.
+func (x *host) packed(b *bank) {
 	t := &b.terms
 	topK := x.Cfg.TopK
 	t.pack = t.pack[:0]
 	row := 0
 	for src, n := range b.recv {
+		if x.Cfg.LowLatency {
+			row = src * x.Cfg.MaxTokensPerRank
+		}
 		before := len(t.pack)
 		for _, slot := range b.Index.Slot[row*topK : (row+n)*topK] {
 			if slot >= 0 {
@@ -33,7 +41,6 @@ func (x *host) prepareReturn(b *bank, batch exchange.Batch) {
 		row += n
 		b.back[src] = len(t.pack) - before
 	}
-	t.returned(b, batch, topK)
 }
 
 // returned numbers the expert rows that come home: by destination, token and k, as the destinations pack them.
@@ -73,21 +80,37 @@ func (x *host) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias [
 		return err
 	}
 	b := x.banks[t.Number]
-	src, send, recv := t.Y, b.recv, b.send
-	list := exchange.Terms{Start: b.plan.TokenStart, Item: b.plan.ByToken}
+	src := t.Y
 	switch {
 	case x.Cfg.RankInvariant:
-		if src, err = b.Out.Rows(x.Comm, len(b.terms.pack)); err != nil {
-			return err
+		src, err = x.expertRows(b, t.Y)
+	case x.Cfg.Output == ep.ExpertRows:
+		if src, err = b.Out.Rows(x.Comm, t.NumRows); err == nil {
+			x.Partials.Sum(src, t.Y, &b.Index, x.Cfg.TopK, x.Cfg.DType)
 		}
-		x.Gatherer.Gather(src, t.Y, b.terms.pack)
+	}
+	if err != nil {
+		return err
+	}
+	return x.bring(s, b, t, src)
+}
+
+// expertRows packs what goes back with RankInvariant.
+func (x *host) expertRows(b *bank, y comm.Buffer) (comm.Buffer, error) {
+	src, err := b.Out.Rows(x.Comm, len(b.terms.pack))
+	if err == nil {
+		x.Gatherer.Gather(src, y, b.terms.pack)
+	}
+	return src, err
+}
+
+// bring moves src back to the tokens' ranks, sums there and releases the result.
+func (x *host) bring(s comm.Stream, b *bank, t exchange.Taken, src comm.Buffer) error {
+	send, recv := b.recv, b.send
+	list := exchange.Terms{Start: b.plan.TokenStart, Item: b.plan.ByToken}
+	if x.Cfg.RankInvariant {
 		send, recv = b.back, b.home
 		list = exchange.Terms{Start: b.terms.start, Item: b.terms.item, Weight: b.terms.weight}
-	case x.Cfg.Output == ep.ExpertRows:
-		if src, err = b.Out.Rows(x.Comm, t.NumRows); err != nil {
-			return err
-		}
-		x.Partials.Sum(src, t.Y, &b.Index, x.Cfg.TopK, x.Cfg.DType)
 	}
 	returned, err := b.returned.Rows(x.Comm, len(list.Item))
 	if err != nil {

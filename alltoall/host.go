@@ -14,7 +14,7 @@ import (
 type host struct {
 	*exchange.Core
 	banks  []*bank
-	parts  [4]comm.Part
+	parts  [1]comm.Part
 	op     comm.Op // of Combine
 	matrix matrix
 	none   *routing.Plan // of no tokens
@@ -42,6 +42,9 @@ type bank struct {
 	rows, scales, topW *exchange.Mem // packed by destination: [numCopies, .]
 	returned           *exchange.Mem // DType [numCopies or numChoices, hidden]: what came back
 	terms              terms
+	parts              [4]comm.Part // what Dispatch moves
+	numParts           int
+	half               half
 }
 
 func newBank(b *exchange.Bank, core *exchange.Core, c *comm.Comm) *bank {
@@ -123,18 +126,24 @@ func (x *host) fit(plan *routing.Plan) (dropped int, err error) {
 
 // move packs the copies by destination and runs the one alltoallv of a dispatch.
 func (x *host) move(s comm.Stream, b *bank, batch exchange.Batch, numRows int) error {
+	if err := x.pack(b, batch); err != nil {
+		return err
+	}
+	return x.deliver(s, b, numRows)
+}
+
+// pack gathers the copies by destination, and narrows them. It needs no peer.
+func (x *host) pack(b *bank, batch exchange.Batch) (err error) {
 	n := b.plan.NumCopies()
 	src := [4]comm.Buffer{{}, comm.Of(b.plan.Locals, x.Cfg.TopK)}
 	from := [4]comm.Buffer{batch.X, {}, comm.Of(batch.Weights, x.Cfg.TopK)}
 	pack := [4]*exchange.Mem{b.rows, nil, b.topW, b.scales}
-	dst := [4]*exchange.Mem{&b.X, &b.Locals, &b.Weights, &b.Scales}
-	parts := 3
-	var err error
+	b.numParts = 3
 	switch {
 	case x.Cfg.ScaleBytes > 0:
-		parts, from[3] = 4, batch.Scales
+		b.numParts, from[3] = 4, batch.Scales
 	case x.Cfg.Quantises():
-		parts = 4
+		b.numParts = 4
 		if from[0], err = b.q.Rows(x.Comm, batch.NumTokens); err != nil {
 			return err
 		}
@@ -143,18 +152,28 @@ func (x *host) move(s comm.Stream, b *bank, batch exchange.Batch, numRows int) e
 		}
 		x.Quantiser.Quantise(from[0], from[3], batch.X)
 	}
-	for i := range parts {
+	for i := range b.numParts {
 		if pack[i] != nil {
 			if src[i], err = pack[i].Rows(x.Comm, n); err != nil {
 				return err
 			}
 			x.Gatherer.Gather(src[i], from[i], b.plan.Tokens)
 		}
-		d, err := dst[i].Rows(x.Comm, numRows)
-		if err != nil {
-			return err
-		}
-		x.parts[i] = comm.Part{Dst: d, Src: src[i]}
+		b.parts[i].Src = src[i]
 	}
-	return x.Comm.AllToAllV(s, comm.Host(b.send), comm.Host(b.recv), x.parts[:parts]...)
+	return nil
+}
+
+// deliver runs the one alltoallv of a dispatch: numRows rows without gaps to the front of the bank.
+func (x *host) deliver(s comm.Stream, b *bank, numRows int) error {
+	for i, m := range [4]*exchange.Mem{&b.X, &b.Locals, &b.Weights, &b.Scales} {
+		if i < b.numParts {
+			d, err := m.Rows(x.Comm, x.Places(numRows))
+			if err != nil {
+				return err
+			}
+			b.parts[i].Dst = d.Slice(0, numRows)
+		}
+	}
+	return x.Comm.AllToAllV(s, comm.Host(b.send), comm.Host(b.recv), b.parts[:b.numParts]...)
 }

@@ -70,6 +70,12 @@ type Config struct {
 	// or was told (p2p.Config.Blocks), which is never exceeded; all multiprocessors for those that wait for nobody.
 	Blocks int
 
+	// LowLatency is a mode for few tokens (MaxTokensPerRank at most MaxLowLatencyTokens), of strategies that have it. The rows of
+	// source rank r in Received.X begin at r x MaxTokensPerRank, in token order, with gaps between sources: a row's place is known
+	// before any rank has said how many it sends. On a GPU that makes one kernel each way, which waits for its peers
+	// once. It needs the layout Rows and room for all rows: MaxRecvRows 0 and Overflow Fail. The Exchanger is a Splitter.
+	LowLatency bool
+
 	// Quantised says that x has the caller's own quantised rows: of type Wire (F8E4M3, F8E5M2, I8 or U8), which travel byte for
 	// byte, each with ScaleBytes bytes of scales from Routing.Scales, whose meaning is the caller's too. y and out are of DType
 	// as ever. Two fp4 values in a U8 are WireCols = Hidden/2.
@@ -80,6 +86,9 @@ type Config struct {
 
 // ScaleGroup is how many values of a row share one scale on an fp8 wire. The last group of a row may be shorter.
 const ScaleGroup = 128
+
+// MaxLowLatencyTokens is the largest MaxTokensPerRank with LowLatency.
+const MaxLowLatencyTokens = 256
 
 // Quantises reports whether Dispatch narrows rows to fp8 on their way, with scales of its own.
 func (c Config) Quantises() bool { return c.Wire == dtype.F8E4M3 && !c.Quantised }
@@ -169,6 +178,13 @@ func (c Config) Validate() error {
 		return fmt.Errorf("exchange: unknown %v, %v or %v", c.Layout, c.Output, c.Overflow)
 	case c.Alignment < 0 || c.MaxRecvRows < 0 || c.Banks < 0 || c.Blocks < 0:
 		return fmt.Errorf("exchange: Alignment %d, MaxRecvRows %d, Banks %d, Blocks %d: none may be negative", c.Alignment, c.MaxRecvRows, c.Banks, c.Blocks)
+	case c.LowLatency && c.MaxTokensPerRank > MaxLowLatencyTokens:
+		return fmt.Errorf("exchange: LowLatency with MaxTokensPerRank %d > %d; leave it out for more tokens", c.MaxTokensPerRank, MaxLowLatencyTokens)
+	case c.LowLatency && c.Layout != Rows:
+		return fmt.Errorf("exchange: LowLatency has fixed places for rows and cannot be had with the layout %v; use rows", c.Layout)
+	case c.LowLatency && (c.Overflow != Fail || c.MaxRecvRows%max(c.MaxTokensPerRank, 1) != 0):
+		return fmt.Errorf("exchange: LowLatency has room for the %d rows of each rank, and MaxRecvRows %d with Overflow %v cannot change that; leave both out",
+			c.MaxTokensPerRank, c.MaxRecvRows, c.Overflow)
 	case c.RankInvariant && c.Output != ExpertRows:
 		return fmt.Errorf("exchange: RankInvariant sums expert rows at the source and cannot be had with %v", c.Output)
 	}
@@ -188,6 +204,10 @@ func (c Config) Fill(size int) (Config, error) {
 	if p := c.Placement; p.NumExperts != c.NumExperts || p.Size != size {
 		return c, fmt.Errorf("exchange: the placement is for %d experts on %d ranks, the exchange for %d experts on %d ranks",
 			p.NumExperts, p.Size, c.NumExperts, size)
+	}
+	if worst := size * c.MaxTokensPerRank; c.LowLatency && c.MaxRecvRows != worst {
+		return c, fmt.Errorf("exchange: LowLatency has room for %d ranks x %d rows, and MaxRecvRows %d cannot change that; leave it out",
+			size, c.MaxTokensPerRank, c.MaxRecvRows)
 	}
 	if c.MaxRecvRows > maxInt32 {
 		return c, fmt.Errorf("exchange: %d received rows (%d ranks x MaxTokensPerRank %d) do not fit 32 bits; lower MaxTokensPerRank or MaxRecvRows",

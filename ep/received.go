@@ -10,11 +10,11 @@ import (
 // Received is what one Dispatch brought to this rank. Its memory is one of the exchanger's banks, valid until the Combine
 // or Release that takes it; later use is an Invalid error.
 type Received struct {
-	X       comm.Buffer // Rows: [numRows, hidden]; Expanded: [numSlots, hidden]. Type Wire; of Quantised rows WireCols columns
+	X       comm.Buffer // Rows: [numRows, hidden]; Expanded: [numSlots, hidden]; LowLatency: [MaxRecvRows, hidden]. Type Wire; of Quantised rows WireCols columns
 	Scales  comm.Buffer // float32 [rows of X, ceil(hidden/128)] with an fp8 wire, u8 [rows of X, ScaleBytes] of Quantised rows; else the zero Buffer
 	Y       comm.Buffer // where experts may write their output, which Combine then reads in place; shape by Config.Output
 	Index   Index
-	NumRows comm.Buffer // int32 [1, 1]: received rows; on a GPU buffers have room for the most there can be
+	NumRows comm.Buffer // int32 [1, 1]: received rows, with LowLatency without the gaps, whose content is undefined and not read by Combine; on a GPU buffers have room for the most there can be
 	Dropped comm.Buffer // int32 [1, 2]: ids of this rank's tokens that went nowhere (Stats.DroppedIDs), and (row, rank) copies that did not fit MaxRecvRows
 	State   any         // the exchanger's
 }

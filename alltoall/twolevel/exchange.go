@@ -2,6 +2,7 @@ package twolevel
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/weftgo/weft/comm"
@@ -40,7 +41,7 @@ func New(ctx context.Context, inside, between *comm.Comm, cfg ep.Config) (*Excha
 	if err := g.check(ctx); err != nil {
 		return nil, err
 	}
-	core, err := exchange.NewCore(ctx, g.all, "alltoall", cfg, func(ep.Config) error { return nil })
+	core, err := exchange.NewCore(ctx, g.all, "alltoall", cfg, refuse)
 	if err != nil {
 		return nil, err
 	}
@@ -199,3 +200,10 @@ var (
 	_ ep.Exchanger = (*Exchange)(nil)
 	_ ep.Meter     = (*Exchange)(nil)
 )
+
+func refuse(cfg ep.Config) error {
+	if cfg.LowLatency {
+		return errors.New("LowLatency is not built between nodes; leave it out")
+	}
+	return nil
+}

@@ -37,10 +37,13 @@ func TestOn(t *testing.T, create New, open Open) { TestLevels(t, create, open, L
 
 // Levels says that the strategy has two of them.
 type Levels struct {
-	Nodes int // of every world; 0: the strategy has one level
-	Ranks int // of every world, instead of the numbers of ranks of the suite
+	LowLatency bool // create sets Config.LowLatency: see LowLatency
+	Nodes      int  // of every world; 0: the strategy has one level
+	Ranks      int  // of every world, instead of the numbers of ranks of the suite
 	// Bytes bounds the memory of a rank, instead of Config.Bytes.
 	Bytes func(cfg ep.Config) (symmetric, private int64)
+
+	brief bool // leave out shapes
 }
 
 // TestLevels is TestOn for strategies whose worlds have two levels, and cannot be split.
@@ -51,11 +54,13 @@ func TestLevels(t *testing.T, create New, open Open, l Levels) {
 	t.Cleanup(func() { exchange.Poison.Store(false) })
 	t.Run("shapes", func(t *testing.T) { testShapes(t, on) })
 	t.Run("ranks", func(t *testing.T) { testRanks(t, on) })
-	t.Run("hidden", func(t *testing.T) { testHidden(t, on) })
-	t.Run("placements", func(t *testing.T) { testPlacements(t, on) })
-	t.Run("quantised", func(t *testing.T) { testQuantised(t, on) })
-	t.Run("many tokens", func(t *testing.T) { testMany(t, on) })
-	t.Run("random", func(t *testing.T) { testRandom(t, on) })
+	if !l.brief { // another caller runs them
+		t.Run("hidden", func(t *testing.T) { testHidden(t, on) })
+		t.Run("placements", func(t *testing.T) { testPlacements(t, on) })
+		t.Run("quantised", func(t *testing.T) { testQuantised(t, on) })
+		t.Run("many tokens", func(t *testing.T) { testMany(t, on) })
+		t.Run("random", func(t *testing.T) { testRandom(t, on) })
+	}
 	t.Run("counters", func(t *testing.T) { testCounters(t, on) })
 	t.Run("interleaved", func(t *testing.T) { testInterleaved(t, on) })
 	t.Run("banks", func(t *testing.T) { testBanks(t, on) })
@@ -69,6 +74,9 @@ func TestLevels(t *testing.T, create New, open Open, l Levels) {
 	t.Run("dying rank", func(t *testing.T) { testDying(t, on) })
 	t.Run("without ranks", func(t *testing.T) { testWithout(t, on) })
 	t.Run("allocations", func(t *testing.T) { testAllocations(t, on) })
+	if l.LowLatency {
+		t.Run("halves", func(t *testing.T) { testHalves(t, on) })
+	}
 }
 
 // steps runs all of them in order on one exchanger per rank.
@@ -204,6 +212,9 @@ func testPlacements(t *testing.T, on *rig) {
 func testMany(t *testing.T, on *rig) {
 	if testing.Short() {
 		t.Skip("moves 140,000 tokens; not with -short")
+	}
+	if on.levels.LowLatency {
+		t.Skip("LowLatency takes few tokens")
 	}
 	cfg := ep.Config{NumExperts: 2, TopK: 1, Hidden: 1, MaxTokensPerRank: 70_000}
 	ranks := on.num(2)

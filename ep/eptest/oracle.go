@@ -10,7 +10,8 @@ type slot struct {
 
 // view is what one rank should receive.
 type view struct {
-	rows    [][2]int // (source rank, token) of each received row
+	rows    [][2]int // (source rank, token) of each row of X in the layout Rows; of gaps -1
+	numRows int      // without gaps
 	slots   [][]slot // [local expert]
 	experts []int    // [local expert]: its logical number
 }
@@ -92,6 +93,11 @@ func viewOf(cfg ep.Config, s Step, rank int, all bool) view {
 	v := view{experts: localExperts(cfg, size, rank)}
 	v.slots = make([][]slot, len(v.experts))
 	for source := range size {
+		if cfg.LowLatency { // each source's rows begin at a fixed one
+			for len(v.rows) < source*cfg.MaxTokensPerRank {
+				v.rows = append(v.rows, [2]int{-1, -1})
+			}
+		}
 		for t := range len(s.IDs[source]) / cfg.TopK {
 			row := len(v.rows)
 			taken := all
@@ -107,8 +113,12 @@ func viewOf(cfg ep.Config, s Step, rank int, all bool) view {
 			}
 			if taken {
 				v.rows = append(v.rows, [2]int{source, t})
+				v.numRows++
 			}
 		}
+	}
+	for cfg.LowLatency && len(v.rows) < size*cfg.MaxTokensPerRank {
+		v.rows = append(v.rows, [2]int{-1, -1})
 	}
 	return v
 }

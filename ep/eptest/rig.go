@@ -35,6 +35,14 @@ func (r *rig) nums(list ...int) []int {
 	return list
 }
 
+// tokens is how many a rank has in a test that wants so many.
+func (r *rig) tokens(n int) int {
+	if r.levels.LowLatency {
+		return min(n, ep.MaxLowLatencyTokens)
+	}
+	return n
+}
+
 // bytes bounds a rank's memory.
 func (r *rig) bytes(cfg ep.Config, ranks int) (symmetric, private int64) {
 	if r.levels.Bytes != nil {
@@ -148,8 +156,9 @@ func (x *remote) Dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Re
 	if err != nil {
 		return nil, err
 	}
-	near, err := x.fetch(s, dev)
-	if err != nil {
+	near := &ep.Received{}
+	near.State = &far{near, dev}
+	if err := x.fetch(s, near, dev); err != nil {
 		dev.Release()
 		return nil, err
 	}
@@ -157,12 +166,10 @@ func (x *remote) Dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Re
 }
 
 // fetch waits for a result and copies it.
-func (x *remote) fetch(s comm.Stream, dev *ep.Received) (*ep.Received, error) {
+func (x *remote) fetch(s comm.Stream, near, dev *ep.Received) error {
 	if err := x.c.Wait(context.Background(), s); err != nil {
-		return nil, err
+		return err
 	}
-	near := &ep.Received{}
-	near.State = &far{near, dev}
 	var err error
 	copyTo := func(to *comm.Buffer, from comm.Buffer) {
 		if err == nil {
@@ -174,11 +181,14 @@ func (x *remote) fetch(s comm.Stream, dev *ep.Received) (*ep.Received, error) {
 	copyTo(&near.Index.Counts, dev.Index.Counts)
 	copyTo(&near.Index.Offsets, dev.Index.Offsets)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	offsets := list[int32](near.Index.Offsets)
 	numRows, numSlots := int(list[int32](near.NumRows)[0]), int(offsets[len(offsets)-1])
 	cfg := x.Config()
+	if cfg.LowLatency {
+		numRows = cfg.MaxRecvRows
+	}
 	rows, output := numRows, numSlots
 	if cfg.Layout == ep.Expanded {
 		rows = numSlots
@@ -202,9 +212,9 @@ func (x *remote) fetch(s comm.Stream, dev *ep.Received) (*ep.Received, error) {
 		copyTo(v.to, v.from.Columns(0, numSlots))
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return near, sameExperts(near, dev)
+	return sameExperts(near, dev)
 }
 
 // sameExperts compares what the device's own Experts yields with the copy's.

@@ -207,11 +207,17 @@ func (v view) compare(cfg ep.Config, s Step, r *ep.Received) error {
 	}
 	if cfg.Layout == ep.Rows {
 		at = len(v.rows)
-		for i := range v.rows {
+		for i, from := range v.rows {
+			if from[0] < 0 {
+				continue // a gap
+			}
 			if err := v.compareRow(cfg, s, r, i, i); err != nil {
 				return err
 			}
 		}
+	}
+	if n := int(list[int32](r.NumRows)[0]); n != v.numRows {
+		return fmt.Errorf("NumRows is %d, want %d", n, v.numRows)
 	}
 	wantY := len(rows)
 	if cfg.Output == ep.PartialRows {

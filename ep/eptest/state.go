@@ -343,8 +343,12 @@ func testAllocations(t *testing.T, on *rig) {
 				err = e
 			}
 		})
-		if n > 2 {
-			return fmt.Errorf("%v allocations a step, want at most 2", n)
+		most := 2.0
+		if _, ok := x.(*inHalves); ok {
+			most *= 3 // the exchanges between the halves have results too
+		}
+		if n > most {
+			return fmt.Errorf("%v allocations a step, want at most %v", n, most)
 		}
 		return err
 	})

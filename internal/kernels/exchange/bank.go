@@ -32,6 +32,7 @@ type state struct {
 	dropped [2]int32
 	number  uint64 // of the Dispatch, from 1, equal on all ranks
 	numRows [1]int32
+	phase   phase
 	stream  comm.Stream // of the Dispatch, on a GPU
 	failed  error       // what reading the counts found, on a GPU
 }
@@ -85,21 +86,26 @@ func (x *Core) Free() (int, error) {
 	return 0, x.Invalid("dispatch: all %d banks hold results; Combine or Release one first, or raise Banks", len(x.banks))
 }
 
-// Receive takes bank b and makes the result of a Dispatch from its first numRows rows: index, expanded rows, output.
+// Receive takes bank b, if Hold has not, and makes the result of a Dispatch from its first numRows rows: index, expanded rows,
+// output. With LowLatency the rows are at their fixed places, and Locals of all other places is -1.
 func (x *Core) Receive(b *Bank, numRows int, batch Batch, droppedIDs, droppedCopies int) (*ep.Received, error) {
-	cfg := x.Cfg
-	locals, err := b.Locals.Rows(x.Comm, numRows)
+	cfg, places := x.Cfg, x.Places(numRows)
+	locals, err := b.Locals.Rows(x.Comm, places)
 	if err != nil {
 		return nil, err
 	}
-	weights, err := b.Weights.Rows(x.Comm, numRows)
+	weights, err := b.Weights.Rows(x.Comm, places)
 	if err != nil {
 		return nil, err
 	}
 	b.Index.Build(View[int32](locals), View[float32](weights), cfg.TopK, x.NumLocal, cfg.Alignment)
-	b.numRows, b.numTokens, b.received = batch.NumRows, batch.NumTokens, numRows
+	b.numRows, b.numTokens, b.received = batch.NumRows, batch.NumTokens, places
 	x.numReceived++
-	s := &state{bank: b, core: x, dropped: [2]int32{int32(droppedIDs), int32(droppedCopies)}, number: x.numReceived}
+	s := b.live
+	if s == nil {
+		s = &state{bank: b, core: x}
+	}
+	s.dropped, s.number, s.phase = [2]int32{int32(droppedIDs), int32(droppedCopies)}, x.numReceived, received
 	if err := x.lay(&s.Received, b); err != nil {
 		return nil, err
 	}
@@ -176,65 +182,4 @@ func (s *state) Release() {
 	}
 	s.bank.live, s.bank = nil, nil
 	s.X, s.Scales, s.Y, s.Index = comm.Buffer{}, comm.Buffer{}, comm.Buffer{}, ep.Index{}
-}
-
-// Taken is a Combine's input, checked.
-type Taken struct {
-	Bank    *Bank
-	Number  int         // of the bank
-	Tag     uint64      // of the collective, so that ranks that combine different results get an error
-	NumRows int         // received rows
-	Out     comm.Buffer // [numTokens, hidden]
-	Y       comm.Buffer
-	InPlace bool // Y is the bank's own memory
-	Bias    []comm.Buffer
-}
-
-// CheckCombine reports what is wrong with a Combine's arguments on this rank. It takes nothing yet: Release does.
-func (x *Core) CheckCombine(out, y comm.Buffer, r *ep.Received, bias []comm.Buffer) (Taken, error) {
-	if x.closed {
-		return Taken{}, x.Invalid("combine: the exchanger is closed")
-	}
-	if r == nil {
-		return Taken{}, x.Invalid("combine: no Received given")
-	}
-	s, ok := r.State.(*state)
-	switch {
-	case !ok || s.core != x:
-		return Taken{}, x.Invalid("combine: the Received is not of this exchanger")
-	case s.bank == nil:
-		return Taken{}, x.Invalid("combine: the Received was taken by an earlier Combine or Release")
-	case s.failed != nil:
-		return Taken{}, s.failed
-	}
-	b := s.bank
-	if err := x.tensor("out", out, x.Cfg.DType, b.numRows, x.Cfg.Hidden); err != nil {
-		return Taken{}, x.Invalid("combine: %w", err)
-	}
-	if err := x.tensor("y", y, x.Cfg.DType, s.Y.Rows(), x.Cfg.Hidden); err != nil {
-		return Taken{}, x.Invalid("combine: %w (%v)", err, x.Cfg.Output)
-	}
-	if len(bias) > 2 {
-		return Taken{}, x.Invalid("combine: %d bias tensors; at most 2", len(bias))
-	}
-	for i, v := range bias {
-		if err := x.tensor("bias", v, x.Cfg.DType, b.numRows, x.Cfg.Hidden); err != nil {
-			return Taken{}, x.Invalid("combine: bias %d: %w", i, err)
-		}
-	}
-	t := Taken{Bank: b, NumRows: b.received, Out: out.Slice(0, b.numTokens), Y: y, Bias: bias, Tag: s.number}
-	t.InPlace = y.Addr() == s.Y.Addr()
-	for i := range x.banks {
-		if x.banks[i] == b {
-			t.Number = i
-		}
-	}
-	return t, nil
-}
-
-// Release frees the bank after a Combine.
-func (t Taken) Release() {
-	if t.Bank.live != nil {
-		t.Bank.live.Release()
-	}
 }

@@ -53,13 +53,35 @@ func (m *Mem) poison() {
 	if !Poison.Load() || m.buf.IsZero() {
 		return
 	}
-	fill := byte(0xff)
+	m.fill(0, int(m.buf.SizeBytes()))
+}
+
+func (m *Mem) fill(lo, hi int) {
+	value := byte(0xff)
 	if !m.t.IsFloat() {
-		fill = 0x7b
+		value = 0x7b
 	}
-	b := m.buf.Bytes()
+	b := m.buf.Bytes()[lo:hi]
 	for i := range b {
-		b[i] = fill
+		b[i] = value
+	}
+}
+
+// Spread moves rows that lie without gaps, counts[r] of each r, to where those of r begin at r x room. m holds as many. Tests fill the
+// gaps.
+func (m *Mem) Spread(counts []int, room int) {
+	end := 0
+	for _, n := range counts {
+		end += n
+	}
+	row := m.cols * m.t.Size()
+	all := m.buf.Bytes()
+	for r := len(counts) - 1; r >= 0; r-- { // none is overwritten before it moves: it moves up, behind those already moved
+		end -= counts[r]
+		copy(all[r*room*row:], all[end*row:(end+counts[r])*row])
+		if Poison.Load() {
+			m.fill((r*room+counts[r])*row, (r+1)*room*row)
+		}
 	}
 }
 

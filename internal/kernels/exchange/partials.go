@@ -13,6 +13,7 @@ type Partials struct {
 	dst, y  comm.Buffer
 	index   *routing.Index
 	topK    int
+	first   int
 	rounded dtype.DType
 	body    func(lo, hi int)
 
@@ -22,10 +23,15 @@ type Partials struct {
 // Sum writes row i of dst [numRows, hidden] as the fp32 sum, over the k of row i that have a slot, in k order, from +0, of weight times
 // row slot of y [numSlots, hidden], rounded to type rounded and stored as dst's. A row without slots becomes zeros.
 func (p *Partials) Sum(dst, y comm.Buffer, index *routing.Index, topK int, rounded dtype.DType) {
+	p.SumFrom(0, dst, y, index, topK, rounded)
+}
+
+// SumFrom is Sum where row i of dst is received row first + i.
+func (p *Partials) SumFrom(first int, dst, y comm.Buffer, index *routing.Index, topK int, rounded dtype.DType) {
 	if p.body == nil {
 		p.body = p.rows
 	}
-	p.dst, p.y, p.index, p.topK, p.rounded = dst, y, index, topK, rounded
+	p.dst, p.y, p.index, p.topK, p.first, p.rounded = dst, y, index, topK, first, rounded
 	par.For(dst.Rows(), grain(dst.Cols()*2), p.body)
 	p.dst, p.y = comm.Buffer{}, comm.Buffer{}
 }
@@ -35,7 +41,7 @@ func (p *Partials) rows(lo, hi int) {
 	hidden := p.dst.Cols()
 	inPlace := p.dst.DType() == dtype.F32 // sum where the result goes
 	for i := lo; i < hi; i++ {
-		slots := p.index.Slot[i*p.topK : (i+1)*p.topK]
+		slots := p.index.Slot[(p.first+i)*p.topK : (p.first+i+1)*p.topK]
 		if !used(slots) {
 			clear(p.dst.RowBytes(i))
 			continue

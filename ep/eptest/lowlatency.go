@@ -1,0 +1,248 @@
+package eptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/ep"
+)
+
+// TestLowLatency runs the whole suite with Config.LowLatency: once with whole calls, and once with calls in halves and other work
+// between them.
+func TestLowLatency(t *testing.T, create New, open Open) {
+	t.Run("whole calls", func(t *testing.T) { TestLevels(t, LowLatency(create), open, Levels{LowLatency: true}) })
+	t.Run("in halves", func(t *testing.T) { TestLevels(t, Halves(create), open, Levels{LowLatency: true, brief: testing.Short()}) })
+}
+
+// LowLatency makes exchangers with Config.LowLatency, which know one layout.
+func LowLatency(create New) New {
+	return func(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
+		cfg.LowLatency, cfg.Layout = true, ep.Rows
+		return create(ctx, c, cfg)
+	}
+}
+
+// Halves makes exchangers with Config.LowLatency whose every Dispatch and Combine is two calls. Between them are an all-reduce and a
+// dispatch and a combine of an exchanger of another shape without that mode.
+func Halves(create New) New {
+	return func(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
+		x, err := LowLatency(create)(ctx, c, cfg)
+		if err != nil {
+			return nil, err
+		}
+		h := &inHalves{Exchanger: x, two: x.(ep.Splitter), c: c}
+		return h, h.prepare(ctx, create)
+	}
+}
+
+type inHalves struct {
+	ep.Exchanger
+	two   ep.Splitter
+	c     *comm.Comm
+	other ep.Exchanger
+
+	x, ids, weights, out, sum comm.Buffer // of the work between
+}
+
+const otherHidden = 5
+
+// prepare makes what the work between needs, so that it allocates no memory for tensors: token 0 goes to expert 0 of three, and an
+// all-reduce adds up ones.
+func (h *inHalves) prepare(ctx context.Context, create New) (err error) {
+	if h.other, err = create(ctx, h.c, ep.Config{NumExperts: 3, TopK: 1, Hidden: otherHidden, MaxTokensPerRank: 1, Output: ep.PartialRows}); err != nil {
+		return err
+	}
+	for _, v := range []struct {
+		to   *comm.Buffer
+		from comm.Buffer
+	}{
+		{&h.x, comm.Of([]float32{1, 2, 3, 4, float32(h.c.Rank())}, otherHidden)}, {&h.ids, comm.Of([]int32{int32(h.c.Rank() % 3)}, 1)},
+		{&h.weights, comm.Of([]float32{1}, 1)}, {&h.out, comm.Of(make([]float32, otherHidden), otherHidden)}, {&h.sum, comm.Of([]float32{1}, 1)},
+	} {
+		if *v.to, err = comm.Alloc(h.c, v.from.DType(), 1, v.from.Cols()); err == nil {
+			err = comm.Copy(h.c, comm.Stream{}, *v.to, v.from)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// between is the work between two halves.
+func (h *inHalves) between(s comm.Stream) error {
+	if err := h.c.AllReduce(s, h.sum, h.sum, comm.Max); err != nil {
+		return err
+	}
+	r, err := h.other.Dispatch(s, h.x, ep.Routing{IDs: h.ids, Weights: h.weights})
+	if err != nil {
+		return err
+	}
+	if err := comm.Copy(h.c, s, r.Y, r.X); err != nil {
+		return err
+	}
+	return h.other.Combine(s, h.out, r.Y, r)
+}
+
+func (h *inHalves) Dispatch(s comm.Stream, x comm.Buffer, r ep.Routing) (*ep.Received, error) {
+	got, err := h.two.DispatchSend(s, x, r)
+	if err == nil {
+		err = errors.Join(h.between(s))
+	}
+	if err == nil {
+		err = h.two.DispatchRecv(s, got)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return got, nil
+}
+
+func (h *inHalves) Combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias ...comm.Buffer) error {
+	if err := h.two.CombineSend(s, y, r); err != nil {
+		return err
+	}
+	if err := h.between(s); err != nil {
+		return err
+	}
+	return h.two.CombineRecv(s, out, r, bias...)
+}
+
+func (h *inHalves) Stats() ep.Stats { return h.Exchanger.(ep.Meter).Stats() }
+
+func (h *inHalves) DispatchSend(s comm.Stream, x comm.Buffer, r ep.Routing) (*ep.Received, error) {
+	return h.two.DispatchSend(s, x, r)
+}
+func (h *inHalves) DispatchRecv(s comm.Stream, r *ep.Received) error { return h.two.DispatchRecv(s, r) }
+func (h *inHalves) CombineSend(s comm.Stream, y comm.Buffer, r *ep.Received) error {
+	return h.two.CombineSend(s, y, r)
+}
+func (h *inHalves) CombineRecv(s comm.Stream, out comm.Buffer, r *ep.Received, bias ...comm.Buffer) error {
+	return h.two.CombineRecv(s, out, r, bias...)
+}
+
+// Close also checks what the work between brought.
+func (h *inHalves) Close(ctx context.Context) error {
+	err := errors.Join(h.Exchanger.Close(ctx), h.other.Close(ctx))
+	if h.x.IsZero() {
+		return err
+	}
+	in, out := make([]float32, otherHidden), make([]float32, otherHidden)
+	err = errors.Join(err, comm.Copy(h.c, comm.Stream{}, comm.Of(in, otherHidden), h.x), comm.Copy(h.c, comm.Stream{}, comm.Of(out, otherHidden), h.out))
+	if err == nil && out[0] != 0 && fmt.Sprint(in) != fmt.Sprint(out) {
+		err = fmt.Errorf("rank %d: the exchange between the halves brought %v of %v", h.c.Rank(), out, in)
+	}
+	for _, b := range []*comm.Buffer{&h.x, &h.ids, &h.weights, &h.out, &h.sum} {
+		err = errors.Join(err, comm.Free(h.c, *b))
+		*b = comm.Buffer{}
+	}
+	return err
+}
+
+// DispatchSend copies in and sends.
+func (x *remote) DispatchSend(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Received, error) {
+	var used []comm.Buffer
+	defer func() { x.free(used) }()
+	var err error
+	for _, b := range []*comm.Buffer{&rows, &r.IDs, &r.Weights, &r.NumTokens, &r.Scales} {
+		if *b, err = x.up(*b, &used); err != nil {
+			return nil, err
+		}
+	}
+	dev, err := x.Exchanger.(ep.Splitter).DispatchSend(s, rows, r)
+	if err != nil {
+		return nil, err
+	}
+	near := &ep.Received{}
+	near.State = &far{near, dev}
+	for _, b := range used { // what was sent may be overwritten at once
+		if err := x.scribble(s, b); err != nil {
+			return nil, err
+		}
+	}
+	return near, nil
+}
+
+// scribble fills a buffer on the device in stream order.
+func (x *remote) scribble(s comm.Stream, b comm.Buffer) error {
+	raw := make([]int64, b.SizeBytes()/8+1)
+	for i := range raw {
+		raw[i] = -1
+	}
+	return comm.Copy(x.c, s, b, comm.OfBytes(bytesOf(raw)[:b.SizeBytes()], b.DType(), b.Rows(), b.Cols()))
+}
+
+// DispatchRecv receives, waits and copies out.
+func (x *remote) DispatchRecv(s comm.Stream, r *ep.Received) error {
+	f, ok := r.State.(*far)
+	if !ok {
+		return x.Exchanger.(ep.Splitter).DispatchRecv(s, r)
+	}
+	if err := x.Exchanger.(ep.Splitter).DispatchRecv(s, f.dev); err != nil {
+		return err
+	}
+	if err := x.fetch(s, f.near, f.dev); err != nil {
+		f.Release()
+		return err
+	}
+	return nil
+}
+
+// CombineSend copies in and sends.
+func (x *remote) CombineSend(s comm.Stream, y comm.Buffer, r *ep.Received) error {
+	f, ok := r.State.(*far)
+	if !ok || f.dev.Y.IsZero() {
+		return x.Exchanger.(ep.Splitter).CombineSend(s, y, f.received(r))
+	}
+	var used []comm.Buffer
+	defer func() { x.free(used) }()
+	devY, err := x.upRows(y, f.dev.Y.Rows(), &used)
+	if err == nil {
+		err = x.Exchanger.(ep.Splitter).CombineSend(s, devY, f.dev)
+	}
+	if err == nil {
+		err = x.scribble(s, used[0])
+	}
+	return err
+}
+
+// received is the device's own result.
+func (f *far) received(r *ep.Received) *ep.Received {
+	if f == nil {
+		return r
+	}
+	return f.dev
+}
+
+// CombineRecv receives, waits and copies out.
+func (x *remote) CombineRecv(s comm.Stream, out comm.Buffer, r *ep.Received, bias ...comm.Buffer) error {
+	f, _ := r.State.(*far)
+	var used []comm.Buffer
+	defer func() { x.free(used) }()
+	devOut, err := x.up(out, &used)
+	if err != nil {
+		return err
+	}
+	var devBias []comm.Buffer
+	for _, b := range bias {
+		d, err := x.up(b, &used)
+		if err != nil {
+			return err
+		}
+		devBias = append(devBias, d)
+	}
+	if err := x.Exchanger.(ep.Splitter).CombineRecv(s, devOut, f.received(r), devBias...); err != nil {
+		return err
+	}
+	f.near.Index = ep.Index{}
+	if err := x.c.Wait(context.Background(), s); err != nil {
+		return err
+	}
+	if out.Rows() == 0 {
+		return nil
+	}
+	return comm.Copy(x.c, comm.Stream{}, out, devOut)
+}
