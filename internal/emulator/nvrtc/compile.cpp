@@ -66,8 +66,9 @@ static int run(const vector<string> &command, const fs::path &messages) {
 }
 
 bool compile(Program &p, int arch, const vector<string> &options) {
-    char folder[] = "/tmp/weft-emulator-XXXXXX";
-    if (!mkdtemp(folder)) {
+    const char *temp = getenv("TMPDIR");
+    string folder = string(temp && *temp ? temp : "/tmp") + "/weft-emulator-XXXXXX";
+    if (!mkdtemp(folder.data())) {
         p.log = string("no temporary folder: ") + strerror(errno);
         return false;
     }
