@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/gputest"
 )
 
 // median times run by device events.
@@ -64,6 +65,7 @@ func TestMeasure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a measurement")
 	}
+	gputest.NeedHardware(t, "it measures")
 	r := newRig(t)
 	f, one := r.function("nothing"), cuda.Linear(1, 32)
 	const bursts, burst = 41, 100 // short enough that the queue never fills: a full one makes the host wait for the GPU

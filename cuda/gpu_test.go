@@ -355,7 +355,10 @@ func TestEvents(t *testing.T) {
 	require.NoError(t, end.Wait(t.Context()))
 	took, err := end.Since(start)
 	require.NoError(t, err)
-	require.InDelta(t, want.Seconds(), took.Seconds(), 0.5e-3)
+	require.GreaterOrEqual(t, took, want)
+	if !gputest.Emulated(r.Device) { // where the threads of the emulator wait for a core
+		require.InDelta(t, want.Seconds(), took.Seconds(), 0.5e-3)
+	}
 	require.NoError(t, errors.Join(other.Close(), start.Close(), end.Close()))
 }
 

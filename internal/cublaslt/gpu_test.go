@@ -23,6 +23,7 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	d := gputest.Device(t)
+	gputest.NeedHardware(t, "libcublasLt does not run on an emulated one")
 	gputest.Library(t, Init())
 	before := d.Alive()
 	s, err := d.NewStream(0)

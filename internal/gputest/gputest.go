@@ -59,6 +59,22 @@ func Devices(t testing.TB, n int) []*cuda.Device {
 	return devices
 }
 
+// emulated is the name of the GPUs of internal/emulator.
+const emulated = "emulated GPU"
+
+// Emulated reports whether the device is internal/emulator's: it computes the same, far slower.
+func Emulated(d *cuda.Device) bool { return d.Info().Name == emulated }
+
+// NeedHardware skips the test where the GPU is emulated, even where a GPU is required: what it checks cannot be seen there. why
+// says what that is, such as "it measures bandwidth".
+func NeedHardware(t testing.TB, why string) {
+	t.Helper()
+	infos, err := cuda.Devices()
+	if err == nil && len(infos) > 0 && infos[0].Name == emulated {
+		t.Skip("this test needs a GPU that is not emulated: " + why)
+	}
+}
+
 // Library ends the test when err says that a library is not available, and fails it for any other error.
 func Library(t testing.TB, err error) {
 	t.Helper()

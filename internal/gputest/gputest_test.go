@@ -66,3 +66,14 @@ func TestDeviceRequired(t *testing.T) {
 	t.Setenv(requireGPU.Name, "0")
 	require.Contains(t, outcome(t, func(tb testing.TB) { Device(tb) }), "skip: this test needs a GPU: cuda: libcuda not found; tried")
 }
+
+func TestNeedHardware(t *testing.T) {
+	infos, err := cuda.Devices()
+	how := outcome(t, func(tb testing.TB) { NeedHardware(tb, "it measures") })
+	if err == nil && len(infos) > 0 && infos[0].Name == emulated {
+		require.Equal(t, "skip: this test needs a GPU that is not emulated: it measures", how)
+		require.True(t, Emulated(Device(t)))
+		return
+	}
+	require.Empty(t, how)
+}
