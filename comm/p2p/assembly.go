@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/internal/kernels"
 )
 
@@ -79,8 +80,8 @@ func (c *conn) meet(ctx context.Context, kind, text string) error {
 	a.Kind, a.Own, a.All, a.NumOwn, a.Ragged = kernels.Split, 0, 0, 0, 0
 	a.Entry.Signature, a.Entry.Call, a.Entry.NumParts = h.Sum64(), call, 0
 	a.SetEntryWords()
-	st := c.r.own
-	err := c.r.order(st)
+	st := c.r.streams.Own
+	err := c.r.streams.Order(st)
 	if err == nil {
 		err = c.r.gpu.kernels.Collective(st, a, len(c.g.members), 1)
 	}
@@ -88,7 +89,7 @@ func (c *conn) meet(ctx context.Context, kind, text string) error {
 		err = c.wait(ctx, st)
 	}
 	if e := (*comm.Error)(nil); err != nil && !errors.As(err, &e) {
-		err = &comm.Error{Op: kind, Rank: c.r.index, Peer: comm.NoPeer, Code: codeOf(err), Err: err}
+		err = &comm.Error{Op: kind, Rank: c.r.index, Peer: comm.NoPeer, Code: gpurank.CodeOf(err), Err: err}
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/internal/kernels"
 )
 
@@ -18,11 +19,11 @@ func (c *conn) Do(s comm.Stream, op *comm.Op) error {
 	if err := c.ready(); err != nil {
 		return c.relabel(op, err)
 	}
-	st, err := c.stream(s)
+	st, err := c.r.streams.Of(s)
 	if err != nil {
 		return c.invalid(op, err)
 	}
-	if err := c.r.order(st); err != nil {
+	if err := c.r.streams.Order(st); err != nil {
 		return c.failed(op, err)
 	}
 	if c.g.foreign() {
@@ -72,7 +73,7 @@ func (c *conn) invalid(op *comm.Op, err error) error {
 }
 
 func (c *conn) failed(op *comm.Op, err error) error {
-	return &comm.Error{Op: op.Label(), Rank: c.r.index, Peer: comm.NoPeer, Code: codeOf(err), Err: err}
+	return &comm.Error{Op: op.Label(), Rank: c.r.index, Peer: comm.NoPeer, Code: gpurank.CodeOf(err), Err: err}
 }
 
 // launch enqueues the kernel for up to eight parts.

@@ -26,7 +26,7 @@ func whileSevenWait(t *testing.T, do func(ctx context.Context, tb testing.TB, c,
 		if c.Rank() == 7 {
 			time.Sleep(50 * time.Millisecond)
 			for _, r := range c.Conn().(*conn).g.members[:7] {
-				done, err := r.own.Query()
+				done, err := r.streams.Own.Query()
 				require.NoError(tb, err)
 				require.False(tb, done, "rank %d waits", r.index)
 			}

@@ -3,7 +3,6 @@ package p2p
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -150,10 +149,10 @@ func (c *conn) connect() error {
 		head.World[i] = uint64(r.words + c.r.shift(r))
 	}
 	const bytes = unsafe.Offsetof(head.Done) // the rest is zero already, and peers may be writing to it
-	copy(c.r.bounce.Bytes()[:bytes], unsafe.Slice((*byte)(unsafe.Pointer(&head)), bytes))
+	copy(c.r.memory.Pinned.Bytes()[:bytes], unsafe.Slice((*byte)(unsafe.Pointer(&head)), bytes))
 	c.args.Ctl = uint64(c.ctl)
 	c.r.gpu.kernels.Group(c.args.Ctl, len(c.g.members))
-	return c.r.gpu.aside(func(s *cuda.Stream) error { return s.Copy(c.ctl, c.r.bounce.Addr(), int(bytes)) })
+	return c.r.gpu.aside(func(s *cuda.Stream) error { return s.Copy(c.ctl, c.r.memory.Pinned.Addr(), int(bytes)) })
 }
 
 // Device says where the rank's buffers live.
@@ -161,42 +160,6 @@ func (c *conn) Device() comm.Device { return c.r.device() }
 
 // Abort ends the whole world.
 func (c *conn) Abort(cause error) { c.g.w.kill(cause) }
-
-// stream returns where work given to s goes. weft's own stream is the zero Stream.
-func (c *conn) stream(s comm.Stream) (*cuda.Stream, error) {
-	r := c.r
-	if s.Handle == 0 {
-		return r.own, nil
-	}
-	if st := r.adopted[s.Handle]; st != nil {
-		return st, nil
-	}
-	if s.Handle <= 2 && r.gpu.ranks > 1 {
-		return nil, errors.New("the default streams (handles 1 and 2) wait for all ranks of the GPU, which wait for each other; use a stream made with cudaStreamNonBlocking")
-	}
-	st, err := r.gpu.dev.Adopt(s.Handle)
-	if err != nil {
-		return nil, err
-	}
-	r.adopted[s.Handle] = st
-	return st, nil
-}
-
-// order makes work enqueued on st follow the rank's latest operation, which went to another stream.
-func (r *rank) order(st *cuda.Stream) error {
-	if st == r.last {
-		return nil
-	}
-	capturing, err := st.Capturing()
-	if err != nil || capturing {
-		return err // a graph's order is the caller's
-	}
-	if capturing, err = r.last.Capturing(); err == nil && !capturing {
-		err = errors.Join(r.event.Record(r.last), st.WaitEvent(r.event))
-	}
-	r.last = st
-	return err
-}
 
 // worldRanks lists the world ranks of a set of members.
 func (g *group) worldRanks(set uint64) (list []int) {

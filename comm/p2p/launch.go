@@ -15,9 +15,9 @@ func (c *conn) Seat(s comm.Stream, a *kernels.Args, n kernels.Note) (kernels.Sea
 		}
 		return kernels.Seat{}, err
 	}
-	st, err := c.stream(s)
+	st, err := c.r.streams.Of(s)
 	if err == nil {
-		err = c.r.order(st)
+		err = c.r.streams.Order(st)
 	}
 	if err != nil {
 		return kernels.Seat{}, &comm.Error{Op: n.Label, Rank: c.r.index, Peer: comm.NoPeer, Code: comm.Invalid, Err: err}

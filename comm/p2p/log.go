@@ -2,10 +2,10 @@ package p2p
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/internal/kernels"
 )
 
@@ -23,13 +23,10 @@ type log struct {
 
 // note is one call.
 type note struct {
-	id         uint32
-	op         comm.Op
-	store      [2]comm.Part // what parts needs no allocation for
-	parts      []comm.Part
-	send, recv []int
-	split      string       // not empty: no operation, but this
-	other      kernels.Note // the same, where it has a label
+	id    uint32
+	op    gpurank.Kept
+	split string       // not empty: no operation, but this
+	other kernels.Note // the same, where it has a label
 }
 
 // add notes a call and returns its number. It copies what is the caller's.
@@ -39,20 +36,7 @@ func (l *log) add(op *comm.Op) uint32 {
 	l.last++
 	n := &l.notes[l.last%numNotes]
 	n.id, n.split, n.other = l.last, "", kernels.Note{}
-	if n.parts == nil {
-		n.parts = n.store[:0]
-	}
-	n.parts = append(n.parts[:0], op.Parts...)
-	n.op = *op
-	n.op.Parts = n.parts
-	if host, ok := op.Send.Host(); ok {
-		n.send = append(n.send[:0], host...)
-		n.op.Send = comm.Host(n.send)
-	}
-	if host, ok := op.Recv.Host(); ok {
-		n.recv = append(n.recv[:0], host...)
-		n.op.Recv = comm.Host(n.recv)
-	}
+	n.op.Keep(op)
 	return l.last
 }
 
@@ -81,7 +65,5 @@ func (l *log) describe(id uint32) (label, text string) {
 	case n.split != "":
 		return "split", n.split
 	}
-	op := n.op
-	op.Parts = slices.Clone(n.parts)
-	return op.Label(), op.String()
+	return n.op.Label(), n.op.String()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/internal/kernels"
 	"github.com/weftgo/weft/symm"
 )
@@ -86,7 +87,7 @@ func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 		if e := (*comm.Error)(nil); errors.As(err, &e) {
 			return nil, err
 		}
-		return nil, &comm.Error{Op: "open p2p", Rank: cfg.FirstRank, Peer: comm.NoPeer, Code: codeOf(err), Err: err}
+		return nil, &comm.Error{Op: "open p2p", Rank: cfg.FirstRank, Peer: comm.NoPeer, Code: gpurank.CodeOf(err), Err: err}
 	}
 	comms := make([]*comm.Comm, len(w.local))
 	for i, r := range w.local {
@@ -106,16 +107,6 @@ func (w *world) giveUp(cause error) error {
 	}
 	w.kill(cause)
 	return errors.Join(w.part(context.Background()), w.free())
-}
-
-// codeOf classes what the packages below say.
-func codeOf(err error) comm.Code {
-	for _, c := range []comm.Code{comm.Unavailable, comm.Invalid, comm.Timeout, comm.Remote, comm.Aborted} {
-		if errors.Is(err, c) {
-			return c
-		}
-	}
-	return comm.Internal
 }
 
 // open takes devices, kernels, memory and streams.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/internal/kernels"
 )
 
@@ -104,12 +105,12 @@ func (c *conn) Close(ctx context.Context) error {
 
 // leave tells the peers, after this rank's earlier work.
 func (c *conn) leave() error {
-	err := c.r.order(c.r.own)
+	err := c.r.streams.Order(c.r.streams.Own)
 	if err == nil {
-		err = c.r.gpu.kernels.Leave(c.r.own, &kernels.Args{Ctl: uint64(c.ctl)})
+		err = c.r.gpu.kernels.Leave(c.r.streams.Own, &kernels.Args{Ctl: uint64(c.ctl)})
 	}
 	if err != nil {
-		return &comm.Error{Op: "close", Rank: c.r.index, Peer: comm.NoPeer, Code: codeOf(err), Err: err}
+		return &comm.Error{Op: "close", Rank: c.r.index, Peer: comm.NoPeer, Code: gpurank.CodeOf(err), Err: err}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/symm"
 )
 
@@ -56,7 +57,7 @@ func (g *group) allocate(ctx context.Context, call int, values []any) (any, erro
 		got := grant{Bytes: v.(int)}
 		var err error
 		if s.base[i], err = g.members[i].zeroed(got.Bytes); err != nil {
-			got.Code, got.Err = codeOf(err), err.Error()
+			got.Code, got.Err = gpurank.CodeOf(err), err.Error()
 		}
 		got.Addr = s.base[i]
 		mine[i] = encode(got)

@@ -247,7 +247,7 @@ func (x *timings) forms(w *comm.World, bytes int) {
 		for _, blocks := range []int{1, 4, 16} {
 			us := x.graph(w, 100, func(c *comm.Comm, s comm.Stream) func(int) error {
 				in, a := c.Conn().(*conn), x.vector(c, bytes)
-				st, err := in.stream(s)
+				st, err := in.r.streams.Of(s)
 				require.NoError(x.t, err)
 				return func(int) error {
 					if form == "push" {
@@ -295,7 +295,7 @@ func (x *timings) enqueue() {
 	for range 20 {
 		start := time.Now()
 		for range 100 {
-			require.NoError(x.t, in.r.gpu.kernels.Collective(in.r.own, in.args, 1, 1))
+			require.NoError(x.t, in.r.gpu.kernels.Collective(in.r.streams.Own, in.args, 1, 1))
 		}
 		times = append(times, float64(time.Since(start))/1e3/100)
 		require.NoError(x.t, c.Wait(context.Background(), comm.Stream{}))

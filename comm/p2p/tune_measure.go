@@ -206,7 +206,7 @@ func (b *bench) open() (err error) {
 func (b *bench) close() error {
 	var errs []error
 	if b.word != 0 { // a stream that still waits goes on; its kernels leave a dead world
-		errs = append(errs, b.in.r.gpu.aside(func(s *cuda.Stream) error { return s.WriteValue(b.word, b.rep) }), b.in.r.own.Wait(context.Background()),
+		errs = append(errs, b.in.r.gpu.aside(func(s *cuda.Stream) error { return s.WriteValue(b.word, b.rep) }), b.in.r.streams.Own.Wait(context.Background()),
 			b.in.r.arena.free(b.word))
 	}
 	errs = append(errs, comm.Free(b.c, b.src), comm.Free(b.c, b.dst))
@@ -245,10 +245,10 @@ func (b *bench) shape(x comm.Buffer, rows, cols int) comm.Buffer {
 // time returns the median device time of a call, in microseconds. All ranks enqueue first; then all streams are released.
 func (b *bench) time(ctx context.Context, k comm.OpKind, bytes int, all *turnstile.Turnstile) (float64, error) {
 	var us []float64
-	st := b.in.r.own
+	st := b.in.r.streams.Own
 	for range tuneReps {
 		b.rep++
-		if err := errors.Join(b.in.r.order(st), st.WaitValue(b.word, b.rep), b.c.Barrier(comm.Stream{}), b.first.Record(st)); err != nil {
+		if err := errors.Join(b.in.r.streams.Order(st), st.WaitValue(b.word, b.rep), b.c.Barrier(comm.Stream{}), b.first.Record(st)); err != nil {
 			return 0, err
 		}
 		for range tuneCalls {

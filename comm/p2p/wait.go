@@ -9,13 +9,14 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/gpurank"
 )
 
 // Wait returns when the stream's work is done: with the oldest error of the rank's operations that was not reported yet.
 // When ctx ends first, the error says so, and after a deadline it names the ranks that had enqueued less. The stream's
 // work then goes on until its own deadline, or the abort that follows a Timeout, ends it.
 func (c *conn) Wait(ctx context.Context, s comm.Stream) error {
-	st, err := c.stream(s)
+	st, err := c.r.streams.Of(s)
 	if err == nil {
 		err = c.wait(ctx, st)
 	}
@@ -23,7 +24,7 @@ func (c *conn) Wait(ctx context.Context, s comm.Stream) error {
 		return nil // before e, which lives on the heap
 	}
 	if e := (*comm.Error)(nil); !errors.As(err, &e) {
-		err = &comm.Error{Op: "wait", Rank: c.r.index, Peer: comm.NoPeer, Code: codeOf(err), Err: err}
+		err = &comm.Error{Op: "wait", Rank: c.r.index, Peer: comm.NoPeer, Code: gpurank.CodeOf(err), Err: err}
 	}
 	return err
 }
@@ -32,9 +33,7 @@ func (c *conn) wait(ctx context.Context, st *cuda.Stream) error {
 	if err := c.idle(ctx, st); err != nil {
 		return err
 	}
-	if c.r.last == st { // nothing of it is left to order, and the caller may destroy it now
-		c.r.last = c.r.own
-	}
+	c.r.streams.Drained(st)
 	if err := c.pending(); err != nil {
 		return err
 	}

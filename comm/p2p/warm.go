@@ -79,5 +79,5 @@ func (r *rank) warm(ctx context.Context) (err error) {
 	}
 	b := comm.At(c.Device(), addr, dtype.U8, 1, align, align)
 	err = c.Copy(comm.Stream{}, comm.At(c.Device(), addr+warmBytes, dtype.U8, 1, align, align), b)
-	return errors.Join(err, c.leave(), c.wait(ctx, r.own))
+	return errors.Join(err, c.leave(), c.wait(ctx, r.streams.Own))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/internal/kernels"
 )
 
@@ -85,14 +86,11 @@ type rank struct {
 	gpu   *gpu
 	main  *conn
 
-	own     *cuda.Stream
-	event   *cuda.Event
-	last    *cuda.Stream // where the latest operation went
-	adopted map[uintptr]*cuda.Stream
+	streams gpurank.Streams
+	memory  gpurank.Memory
 
 	words    uintptr // a kernels.Rank in device memory, as the rank sees it
 	arena    arena
-	bounce   *cuda.Pinned        // for copies between the host and the device
 	copyArgs *kernels.MemoryArgs // of a copy; an allocation of its own: C gets its address
 	records  *[kernels.NumRecords]kernels.Record
 	next     uint64 // number of the next record to read
@@ -113,9 +111,6 @@ func (r *rank) groupOf(id uint64) *conn {
 	return nil
 }
 
-// bounceBytes is the pinned memory of a rank.
-const bounceBytes = 1 << 20
-
 func (w *world) openRanks() error {
 	first := w.gpus[w.cfg.Devices[0].Index].dev
 	var err error
@@ -129,7 +124,7 @@ func (w *world) openRanks() error {
 		w.ranks[i] = &rank{w: w, index: i, away: true}
 	}
 	for i, d := range w.cfg.Devices {
-		r := &rank{w: w, index: w.cfg.FirstRank + i, gpu: w.gpus[d.Index], adopted: map[uintptr]*cuda.Stream{}, next: 1, copyArgs: new(kernels.MemoryArgs)}
+		r := &rank{w: w, index: w.cfg.FirstRank + i, gpu: w.gpus[d.Index], next: 1, copyArgs: new(kernels.MemoryArgs)}
 		at := w.pinned.Bytes()[recordBytes*(i+1):]
 		r.records = (*[kernels.NumRecords]kernels.Record)(unsafe.Pointer(unsafe.SliceData(at)))
 		w.ranks[r.index] = r
@@ -143,16 +138,14 @@ func (w *world) openRanks() error {
 }
 
 func (r *rank) open() (err error) {
-	if r.own, err = r.gpu.dev.NewStream(0); err != nil {
+	r.streams.Shared = r.gpu.ranks > 1
+	if err = r.streams.Open(r.gpu.dev); err != nil {
 		return err
 	}
-	if r.event, err = r.gpu.dev.NewEvent(false); err != nil {
+	r.memory = gpurank.Memory{Rank: r.index, Device: r.device(), Streams: &r.streams}
+	if err = r.memory.Open(r.gpu.dev); err != nil {
 		return err
 	}
-	if r.bounce, err = r.gpu.dev.AllocHost(bounceBytes); err != nil {
-		return err
-	}
-	r.last = r.own
 	r.arena.grow = r.moreMemory
 	if r.w.span != nil {
 		r.arena.grow = r.block
@@ -221,7 +214,7 @@ func (w *world) end(ctx context.Context) error {
 		if r.lost.Load() {
 			continue
 		}
-		if err := r.own.Wait(limit); err != nil {
+		if err := r.streams.Own.Wait(limit); err != nil {
 			return comm.Errorf("close", r.index, comm.Internal, "its kernels do not end, so no memory is freed: %w", err)
 		}
 	}
@@ -246,16 +239,7 @@ func (w *world) free() error {
 			lost[r.gpu], stay = true, append(stay, r)
 			continue
 		}
-		errs = append(errs, r.arena.close())
-		if r.bounce != nil {
-			errs = append(errs, r.bounce.Close())
-		}
-		if r.event != nil {
-			errs = append(errs, r.event.Close())
-		}
-		if r.own != nil {
-			errs = append(errs, r.own.Close())
-		}
+		errs = append(errs, r.arena.close(), r.memory.Close(), r.streams.Close())
 	}
 	w.local = stay
 	if len(stay) == 0 {

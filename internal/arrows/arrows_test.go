@@ -37,6 +37,7 @@ var layers = map[string]int{
 
 	"internal/nvrtc":    2,
 	"internal/cublaslt": 3,
+	"internal/gpurank":  3,
 	"internal/gputest":  3,
 	"internal/proctest": 4, // of tests
 

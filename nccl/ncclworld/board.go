@@ -10,6 +10,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/nccl"
 )
 
@@ -24,12 +25,9 @@ const numNotes = 64
 type note struct {
 	id, signature atomic.Uint64
 
-	mu         sync.Mutex // of what follows
-	op         comm.Op
-	store      [2]comm.Part
-	parts      []comm.Part
-	send, recv []int
-	text       string // not empty: no operation, but this
+	mu   sync.Mutex // of what follows
+	op   gpurank.Kept
+	text string // not empty: no operation, but this
 }
 
 // write fills the note with call id.
@@ -38,20 +36,7 @@ func (n *note) write(id, signature uint64, op *comm.Op, text string) {
 	n.mu.Lock()
 	n.text = text
 	if op != nil {
-		if n.parts == nil {
-			n.parts = n.store[:0]
-		}
-		n.parts = append(n.parts[:0], op.Parts...)
-		n.op = *op
-		n.op.Parts = n.parts
-		if host, ok := op.Send.Host(); ok {
-			n.send = append(n.send[:0], host...)
-			n.op.Send = comm.Host(n.send)
-		}
-		if host, ok := op.Recv.Host(); ok {
-			n.recv = append(n.recv[:0], host...)
-			n.op.Recv = comm.Host(n.recv)
-		}
+		n.op.Keep(op)
 	}
 	n.mu.Unlock()
 	n.signature.Store(signature)
@@ -77,10 +62,11 @@ func (n *note) describe() string {
 func (n *note) rows(peer int) (send, recv int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.text != "" || n.op.Kind != comm.AllToAllV || peer >= len(n.send) || peer >= len(n.recv) {
+	to, from := n.op.Counts()
+	if n.text != "" || n.op.Kind() != comm.AllToAllV || peer >= len(to) || peer >= len(from) {
 		return 0, 0, false
 	}
-	return n.send[peer], n.recv[peer], true
+	return to[peer], from[peer], true
 }
 
 // agree notes a collective and compares. text is for calls that are no Op.

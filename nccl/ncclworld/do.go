@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/nccl"
 	"github.com/weftgo/weft/nccl/internal/recipe"
 )
@@ -19,12 +20,12 @@ func (c *conn) Do(s comm.Stream, op *comm.Op) error {
 	if err := c.ready(op.Label); err != nil {
 		return err
 	}
-	st, err := c.stream(s)
+	st, err := c.r.streams.Of(s)
 	if err == nil {
-		err = c.r.order(st)
+		err = c.r.streams.Order(st)
 	}
 	if err != nil {
-		return c.fail(op.Label(), err)
+		return gpurank.Fail(op.Label(), c.r.index, err)
 	}
 	if err := c.fill(op); err != nil {
 		return c.refuse(op, err)
@@ -63,7 +64,7 @@ func (c *conn) fill(op *comm.Op) error {
 		// The old stage may be in use by what was enqueued, so it is kept until the world closes.
 		b, err := c.r.pool.take(int(2 * needed))
 		if err != nil {
-			return c.fail(op.Label(), fmt.Errorf("a workspace of %d bytes for rows with gaps: %w", 2*needed, err))
+			return gpurank.Fail(op.Label(), c.r.index, fmt.Errorf("a workspace of %d bytes for rows with gaps: %w", 2*needed, err))
 		}
 		c.r.stage = b
 	}
@@ -113,7 +114,7 @@ func (c *conn) slow(op *comm.Op, raw *nccl.Communicator, r nccl.Result) error {
 
 // broken is the error of a communicator that failed, which ends the world: NCCL can only abort it.
 func (c *conn) broken(label string, err error) error {
-	e := &comm.Error{Op: label, Rank: c.r.index, Peer: comm.NoPeer, Code: codeOf(err), Err: err}
+	e := &comm.Error{Op: label, Rank: c.r.index, Peer: comm.NoPeer, Code: gpurank.CodeOf(err), Err: err}
 	if e.Code == comm.Remote {
 		e.Peer = c.w.lost()
 		return e // comm ends the world

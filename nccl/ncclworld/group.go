@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/weftgo/weft/comm"
-	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/nccl"
 	"github.com/weftgo/weft/nccl/internal/recipe"
 )
@@ -92,41 +91,6 @@ func (c *conn) Device() comm.Device { return c.r.device() }
 
 // Abort ends this process's part of the world, and tells the others through the store.
 func (c *conn) Abort(cause error) { c.w.kill(cause) }
-
-// stream returns where work given to s goes. The zero Stream is weft's own.
-func (c *conn) stream(s comm.Stream) (*cuda.Stream, error) {
-	r := c.r
-	if s.Handle == 0 {
-		return r.own, nil
-	}
-	if st := r.adopted[s.Handle]; st != nil {
-		return st, nil
-	}
-	st, err := r.dev.Adopt(s.Handle)
-	if err != nil {
-		return nil, err
-	}
-	r.adopted[s.Handle] = st
-	return st, nil
-}
-
-// order makes work enqueued on st follow the rank's latest operation, which went to another stream.
-func (r *rank) order(st *cuda.Stream) error {
-	if st == r.last {
-		return nil
-	}
-	capturing, err := st.Capturing()
-	if err != nil || capturing {
-		return err // a graph's order is the caller's
-	}
-	if capturing, err = r.last.Capturing(); err == nil && !capturing {
-		if err = r.event.Record(r.last); err == nil {
-			err = st.WaitEvent(r.event)
-		}
-	}
-	r.last = st
-	return err
-}
 
 // missing lists the world ranks that are known to be behind c: local members that began fewer collectives, or have not sent
 // or received a message that c waits for.

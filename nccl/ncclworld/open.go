@@ -10,6 +10,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/nccl"
 	"github.com/weftgo/weft/nccl/internal/recipe"
 )
@@ -100,7 +101,7 @@ func Open(ctx context.Context, cfg Config) (*comm.World, error) {
 	limited, cancel := context.WithTimeout(ctx, cfg.OpenTimeout)
 	defer cancel()
 	if err := w.open(limited); err != nil {
-		return nil, openError(cfg, codeOf(err), errors.Join(err, w.free()))
+		return nil, openError(cfg, gpurank.CodeOf(err), errors.Join(err, w.free()))
 	}
 	comms := make([]*comm.Comm, len(w.ranks))
 	for i, r := range w.ranks {
@@ -118,22 +119,6 @@ func openError(cfg Config, code comm.Code, err error) error {
 	return &comm.Error{Op: "open nccl", Rank: cfg.First, Peer: comm.NoPeer, Code: code, Err: err}
 }
 
-// codeOf classes what the packages below say.
-func codeOf(err error) comm.Code {
-	for _, c := range []comm.Code{comm.Unavailable, comm.Invalid, comm.Remote, comm.Timeout, comm.Aborted} {
-		if errors.Is(err, c) {
-			return c
-		}
-	}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return comm.Timeout
-	case errors.Is(err, context.Canceled):
-		return comm.Aborted
-	}
-	return comm.Internal
-}
-
 // open takes devices, streams and memory, and makes the communicators.
 func (w *world) open(ctx context.Context) error {
 	devices, numbers := make([]*cuda.Device, len(w.cfg.Devices)), make([]int, len(w.cfg.Devices))
@@ -142,7 +127,7 @@ func (w *world) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r := &rank{w: w, index: w.cfg.First + i, dev: dev, adopted: map[uintptr]*cuda.Stream{}}
+		r := &rank{w: w, index: w.cfg.First + i, dev: dev}
 		w.ranks = append(w.ranks, r)
 		if err := r.open(); err != nil {
 			return fmt.Errorf("rank %d on %v: %w", r.index, d, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/nccl"
 )
 
@@ -70,7 +71,7 @@ func (c *conn) gather(ctx context.Context, comms *nccl.Communicator, color, key 
 	n := len(c.g.members)
 	mine, err := c.r.pool.take((n + 1) * wishBytes)
 	if err != nil {
-		return nil, c.fail("split", err)
+		return nil, gpurank.Fail("split", c.r.index, err)
 	}
 	defer func() {
 		if err == nil { // else a kernel may still write there
@@ -82,27 +83,27 @@ func (c *conn) gather(ctx context.Context, comms *nccl.Communicator, color, key 
 	binary.LittleEndian.PutUint64(raw[8:], uint64(key))
 	all := mine.addr + wishBytes
 	if err = c.r.aside.Upload(mine.addr, raw[:wishBytes]); err != nil {
-		return nil, c.fail("split", err)
+		return nil, gpurank.Fail("split", c.r.index, err)
 	}
-	if err = c.r.order(c.r.own); err != nil {
-		return nil, c.fail("split", err)
+	if err = c.r.streams.Order(c.r.streams.Own); err != nil {
+		return nil, gpurank.Fail("split", c.r.index, err)
 	}
 	b := &c.recipe.Batch
 	b.Before, b.After = b.Before[:0], b.After[:0]
 	b.Calls = append(b.Calls[:0], nccl.Call{Kind: nccl.AllGather, Src: uint64(mine.addr), Dst: uint64(all), Count: wishBytes, Type: nccl.Uint8})
-	if r := comms.Begin(c.r.own, b); r != nccl.Success {
+	if r := comms.Begin(c.r.streams.Own, b); r != nccl.Success {
 		if err = c.slow(&comm.Op{Kind: comm.AllGather}, comms, r); err != nil {
 			return nil, c.relabel("split", err)
 		}
 	}
-	if err = c.wait(ctx, c.r.own); err != nil {
+	if err = c.wait(ctx, c.r.streams.Own); err != nil {
 		if e := (*comm.Error)(nil); errors.As(err, &e) {
 			e.Op = "split"
 		}
 		return nil, err
 	}
 	if err = c.r.aside.Download(raw, all); err != nil {
-		return nil, c.fail("split", err)
+		return nil, gpurank.Fail("split", c.r.index, err)
 	}
 	wishes := make([]wish, n)
 	for i := range wishes {
@@ -180,7 +181,7 @@ func (c *conn) leave(ctx context.Context, gently bool) error {
 	}
 	ctx, done := c.w.untilDead(ctx)
 	defer done()
-	err := c.r.own.Wait(ctx)
+	err := c.r.streams.Own.Wait(ctx)
 	if err == nil {
 		err = raw.Finish(ctx)
 	}
@@ -191,5 +192,5 @@ func (c *conn) leave(ctx context.Context, gently bool) error {
 	if !c.w.alive() {
 		return nil
 	}
-	return c.fail("close", fmt.Errorf("not all ranks closed: %w", err))
+	return gpurank.Fail("close", c.r.index, fmt.Errorf("not all ranks closed: %w", err))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/nccl"
 )
 
@@ -15,12 +16,12 @@ import (
 // the ranks that are known to be behind; after the Timeout that follows, NCCL's kernels are aborted. What failed in NCCL
 // meanwhile appears here too.
 func (c *conn) Wait(ctx context.Context, s comm.Stream) error {
-	st, err := c.stream(s)
+	st, err := c.r.streams.Of(s)
 	if err == nil {
 		err = c.wait(ctx, st)
 	}
 	if e := (*comm.Error)(nil); err != nil && !errors.As(err, &e) {
-		err = c.fail("wait", err)
+		err = gpurank.Fail("wait", c.r.index, err)
 	}
 	return err
 }
@@ -48,9 +49,7 @@ func (c *conn) wait(ctx context.Context, st *cuda.Stream) error {
 		}
 		switch {
 		case done:
-			if c.r.last == st { // nothing of it is left to order, and the caller may destroy it now
-				c.r.last = c.r.own
-			}
+			c.r.streams.Drained(st)
 			return nil
 		case ctx.Err() != nil:
 			return c.ended(ctx, "wait", waited)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/gpurank"
 )
 
 // world is what the ranks of this process share.
@@ -60,39 +61,30 @@ type rank struct {
 	dev   *cuda.Device
 	main  *conn
 
-	own     *cuda.Stream
+	streams gpurank.Streams
+	memory  gpurank.Memory
 	aside   *cuda.Stream // for work that waits for no rank
-	event   *cuda.Event
-	last    *cuda.Stream // where the latest operation went
-	adopted map[uintptr]*cuda.Stream
 
-	pool   pool
-	word   uintptr // what barriers add up
-	stage  block   // where rows without gaps are made of rows with gaps
-	bounce *cuda.Pinned
+	pool  pool
+	word  uintptr // what barriers add up
+	stage block   // where rows without gaps are made of rows with gaps
 
 	mu    sync.Mutex              // of changes to conns
 	conns atomic.Pointer[[]*conn] // of all groups that are not closed
 }
 
-// bounceBytes is the pinned memory of a rank, for copies between the host and the device.
-const bounceBytes = 1 << 20
-
 func (r *rank) open() (err error) {
 	r.pool.dev = r.dev
-	if r.own, err = r.dev.NewStream(0); err != nil {
+	if err = r.streams.Open(r.dev); err != nil {
 		return err
 	}
 	if r.aside, err = r.dev.NewStream(0); err != nil {
 		return err
 	}
-	if r.event, err = r.dev.NewEvent(false); err != nil {
+	r.memory = gpurank.Memory{Rank: r.index, Device: r.device(), Streams: &r.streams}
+	if err = r.memory.Open(r.dev); err != nil {
 		return err
 	}
-	if r.bounce, err = r.dev.AllocHost(bounceBytes); err != nil {
-		return err
-	}
-	r.last = r.own
 	r.word, err = r.zeroed(256)
 	return err
 }
@@ -151,7 +143,7 @@ func (w *world) close(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	for _, r := range w.ranks {
-		if err := r.own.Wait(limit); err != nil && w.alive() {
+		if err := r.streams.Own.Wait(limit); err != nil && w.alive() {
 			return comm.Errorf("close", r.index, comm.Internal, "its kernels do not end, so no memory is freed: %w", err)
 		}
 	}
@@ -165,18 +157,10 @@ func (w *world) free() error {
 		for _, c := range r.all() {
 			errs = append(errs, c.raw().Abort())
 		}
-		if r.bounce != nil {
-			errs = append(errs, r.bounce.Close())
+		if r.aside != nil {
+			errs = append(errs, r.aside.Close())
 		}
-		if r.event != nil {
-			errs = append(errs, r.event.Close())
-		}
-		for _, s := range []*cuda.Stream{r.own, r.aside} {
-			if s != nil {
-				errs = append(errs, s.Close())
-			}
-		}
-		errs = append(errs, r.pool.close(), r.dev.Close())
+		errs = append(errs, r.memory.Close(), r.streams.Close(), r.pool.close(), r.dev.Close())
 	}
 	return errors.Join(errs...)
 }
