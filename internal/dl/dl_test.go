@@ -3,6 +3,7 @@
 package dl
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,8 +45,12 @@ func clean(t *testing.T) {
 	t.Setenv("PATH", "/nowhere")
 }
 
+// runs counts those of TestSearch.
+var runs int
+
 // Each place is found when the library is only there, and the places before it are in the list of what was tried.
 func TestSearch(t *testing.T) {
+	runs++
 	for place, put := range map[string]func(t *testing.T, name string) (path string){
 		"file": func(t *testing.T, name string) string {
 			p := filepath.Join(t.TempDir(), name)
@@ -91,7 +96,7 @@ func TestSearch(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			saved := os.Getenv("PATH")
 			clean(t)
-			name := "libweft_" + place + ".so.1"
+			name := fmt.Sprintf("libweft_%s%d.so.1", place, runs) // a library stays loaded, under its name
 			path := put(t, name)
 			t.Setenv("PATH", saved)
 			library(t, path, "one")

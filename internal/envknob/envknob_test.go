@@ -2,6 +2,7 @@ package envknob
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -10,7 +11,8 @@ import (
 )
 
 func TestKnob(t *testing.T) {
-	k := Register("WEFT_TEST_KNOB", "for this test", "a", "b")
+	name := fmt.Sprint("WEFT_TEST_KNOB", len(All())) // a test may run again in the same process
+	k := Register(name, "for this test", "a", "b")
 	v, err := k.Get()
 	require.NoError(t, err)
 	require.Empty(t, v)
@@ -20,8 +22,8 @@ func TestKnob(t *testing.T) {
 	require.Equal(t, "b", v)
 	t.Setenv(k.Name, "c")
 	_, err = k.Get()
-	require.ErrorContains(t, err, `WEFT_TEST_KNOB="c": use one of a, b`)
-	require.Panics(t, func() { Register("WEFT_TEST_KNOB", "again") })
+	require.ErrorContains(t, err, name+`="c": use one of a, b`)
+	require.Panics(t, func() { Register(name, "again") })
 	require.Panics(t, func() { Register("OTHER", "no prefix") })
 	require.Contains(t, All(), k)
 }
@@ -32,9 +34,10 @@ func TestWrongValueIsLoggedOnce(t *testing.T) {
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
 	defer slog.SetDefault(old)
-	t.Setenv("WEFT_TEST_WRONG", "7")
-	k := Register("WEFT_TEST_WRONG", "for this test", "0", "1")
-	require.Contains(t, text.String(), `WEFT_TEST_WRONG=\"7\": use one of 0, 1`)
+	name := fmt.Sprint("WEFT_TEST_WRONG", len(All()))
+	t.Setenv(name, "7")
+	k := Register(name, "for this test", "0", "1")
+	require.Contains(t, text.String(), name+`=\"7\": use one of 0, 1`)
 	for range 2 {
 		_, err := k.Get()
 		require.Error(t, err)
