@@ -305,7 +305,7 @@ func TestSubmitRefuses(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	r := start(t, config(layouts[1]), time.Second)
+	r := start(t, config(layouts[1]), 10*time.Second)
 	defer r.close(t)
 	for text, change := range map[string]func(*Config){
 		"tp 3 x dp 1 is not the world's 2 ranks": func(c *Config) { c.Layout.TP = 3 },
