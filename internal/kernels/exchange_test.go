@@ -12,7 +12,7 @@ import (
 	"github.com/weftgo/weft/internal/nvrtc"
 )
 
-var exchangeKernels = []string{"weft_dispatch", "weft_dispatch_few", "weft_combine", "weft_combine_experts", "weft_index_count", "weft_index_place", "weft_quantise", "weft_partials", "weft_bias", "weft_expand"}
+var exchangeKernels = []string{"weft_dispatch", "weft_dispatch_few", "weft_combine", "weft_combine_experts", "weft_index_count", "weft_index_place", "weft_quantise", "weft_partials", "weft_bias", "weft_expand", "weft_gather", "weft_add"}
 
 // TestCompileExchange compiles dispatch and combine for every architecture that the source allows.
 func TestCompileExchange(t *testing.T) {
@@ -40,7 +40,7 @@ func TestLayoutExchange(t *testing.T) {
 		"Experts": unsafe.Sizeof(Experts{}), "Exchange": unsafe.Sizeof(Exchange{}), "Bank": unsafe.Sizeof(Bank{}),
 		"DispatchArgs": unsafe.Sizeof(DispatchArgs{}), "CombineArgs": unsafe.Sizeof(CombineArgs{}), "IndexArgs": unsafe.Sizeof(IndexArgs{}),
 		"QuantArgs": unsafe.Sizeof(QuantArgs{}), "PartialArgs": unsafe.Sizeof(PartialArgs{}), "BiasArgs": unsafe.Sizeof(BiasArgs{}),
-		"ExpandArgs": unsafe.Sizeof(ExpandArgs{}), "Term": TermBytes, "Sent": SentBytes,
+		"ExpandArgs": unsafe.Sizeof(ExpandArgs{}), "GatherArgs": unsafe.Sizeof(GatherArgs{}), "AddArgs": unsafe.Sizeof(AddArgs{}), "Term": TermBytes, "Sent": SentBytes,
 	} {
 		fmt.Fprintf(&b, "static_assert(sizeof(%s) == %d, \"%s\");\n", name, n, name)
 	}
