@@ -12,7 +12,7 @@
 #include "stream.h"
 
 namespace {
-constexpr size_t alignment = 256, fill_limit = 32 << 20, fill_ends = 1 << 20;
+constexpr size_t alignment = 256, fill_limit = 4 << 20, fill_ends = 1 << 20;
 constexpr unsigned char edge = 0xa5;
 
 // fill poisons fresh memory; of very large ones the two ends, because pages that nobody touches cost nothing.

@@ -39,10 +39,10 @@ void Multiprocessors::place(std::vector<Place> &places) {
 
 void Multiprocessors::begin(const std::vector<Place> &places, size_t from) {
     for (size_t i = from; i < places.size(); i++)
-        pooled([this, p = places[i]] { carry(p); });
+        pooled([this, p = places[i]] { carry(p, false); });
 }
 
-void Multiprocessors::carry(Place p) {
+void Multiprocessors::carry(Place p, bool once) {
     for (;;) {
         late();
         Blocks *b = p.blocks;
@@ -56,11 +56,11 @@ void Multiprocessors::carry(Place p) {
             sm.blocks--;
             place(places);
         }
-        begin(places, 1);
+        begin(places, once ? 0 : 1);
         // The last touch of b: its owner may go on as soon as left is 0. A wake of a word that is gone does no harm.
         if (b->left.fetch_sub(1, std::memory_order_acq_rel) == 1)
             wake(b->left);
-        if (places.empty())
+        if (once || places.empty())
             return;
         p = places[0];
     }
@@ -75,7 +75,18 @@ void Multiprocessors::run(Blocks &b) {
         waiting_.push_back(&b);
         place(places);
     }
-    begin(places, 0);
+    // The stream's own thread takes the first of its blocks and no other stream's.
+    size_t own = 0;
+    while (own < places.size() && places[own].blocks != &b)
+        own++;
+    if (own < places.size()) {
+        const Place first = places[own];
+        places.erase(places.begin() + ptrdiff_t(own));
+        begin(places, 0);
+        carry(first, true);
+    } else {
+        begin(places, 0);
+    }
     for (uint32_t left; (left = b.left.load(std::memory_order_acquire)) != 0;)
         park(b.left, left);
 }

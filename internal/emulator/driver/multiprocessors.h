@@ -30,7 +30,7 @@ class Multiprocessors {
     struct Place { Blocks *blocks; uint32_t index, sm; };
     struct SM { uint32_t threads = 0, blocks = 0, shared = 0; };
     void place(std::vector<Place> &places);  // under mu_
-    void carry(Place place);                 // runs a block, and what then fits
+    void carry(Place place, bool once);      // runs a block; unless once, also what then fits
     void begin(const std::vector<Place> &places, size_t from);
 
     std::mutex mu_;

@@ -10,6 +10,9 @@
 #include "threads.h"
 
 namespace {
+// How long a query waits: callers that ask again and again leave the cores to the kernels.
+constexpr long query_ns = 30000;
+
 auto &streams = *new Handles<Stream>;
 
 // What runs or may run on a device, also after its handle has ended.
@@ -72,6 +75,16 @@ void Stream::wait(uint32_t point) {
     for (uint32_t now; int32_t((now = done_.load()) - point) < 0;)
         park(done_, now);
     waiters_--;
+}
+
+bool Stream::await(uint32_t point, long ns) {
+    const uint32_t now = done_.load();
+    if (int32_t(now - point) >= 0)
+        return true;
+    waiters_++;
+    park_for(done_, now, ns);
+    waiters_--;
+    return reached(point);
 }
 
 void Stream::close() {
@@ -169,7 +182,7 @@ API cuStreamQuery(Handle handle) {
         return r;
     if (int32_t r = refuse_captured(*s))
         return r;
-    return s->reached(s->end()) ? OK : NOT_READY;
+    return s->await(s->end(), query_ns) ? OK : NOT_READY;
 }
 
 API cuStreamSynchronize(Handle handle) {

@@ -36,6 +36,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     uint32_t end();                            // the point of the end of all work enqueued so far
     bool reached(uint32_t point) const { return int32_t(done_.load(std::memory_order_acquire) - point) >= 0; }
     void wait(uint32_t point);
+    bool await(uint32_t point, long ns);  // waits for so long at most, and reports whether the point is reached
     void close();  // its thread ends after the work
 
   private:

@@ -42,9 +42,9 @@ bool inside_reserved(uintptr_t addr, size_t bytes) {
     return addr - it->first < it->second && bytes <= it->second - (addr - it->first);
 }
 
-// poison_file fills fresh memory through its descriptor, up to the bytes that cost little.
+// poison_file fills the first bytes of fresh memory through its descriptor: pages that nobody touches cost nothing.
 void poison_file(int fd, size_t bytes) {
-    constexpr size_t limit = 32 << 20;
+    constexpr size_t limit = 2 << 20;
     const size_t n = bytes < limit ? bytes : limit;
     void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
