@@ -6,12 +6,13 @@ import (
 	"github.com/weftgo/weft/internal/kernels/exchange"
 )
 
-// terms is how expert rows travel back (RankInvariant), decided at Dispatch.
+// terms is how expert rows become partial rows or (RankInvariant) travel back, decided at Dispatch.
 type terms struct {
 	give []int32 // slots of the received rows in (row, k) order: what goes to the relays
 	pass []int32 // rows that came to this relay, in the order in which they go to the sources: (relayed row, k)
 	sum  exchange.Terms
-	at   []int32 // [rows, topK]: scratch
+	part exchange.Terms // of a rank's partial rows, else
+	at   []int32        // [rows, topK]: scratch
 
 	inSend, inRecv   [][]int // [nodes][ranks]: expert rows to and from the ranks of this node
 	outSend, outRecv []int   // [nodes]: to and from the nodes
@@ -23,12 +24,42 @@ func newTerms(nodes, ranks int) terms {
 		given: make([]int, nodes+1), came: make([]int, nodes+1)}
 }
 
-// prepareReturn decides which expert rows come back and in which order, from this dispatch's plans and index alone.
-func (x *Exchange) prepareReturn(b *bank, batch exchange.Batch) {
+// prepareReturn decides what comes back and in which order, from this dispatch's plans and index alone.
+func (x *Exchange) prepareReturn(s comm.Stream, b *bank, batch exchange.Batch) error {
 	t, topK := &b.terms, x.Cfg.TopK
+	to := b.lists.back[:]
+	switch {
+	case x.Cfg.RankInvariant:
+		t.pack(b, topK)
+		t.relay(b, topK)
+		t.home(b, batch, topK)
+		return x.hands.give(s, b, backBox, to, t.sum.Start, t.sum.Item, words(t.sum.Weight), t.give, t.pass)
+	case x.Cfg.Output == ep.ExpertRows:
+		t.partial(b, topK)
+		return x.hands.give(s, b, backBox, to, b.out.tokenStart, b.out.byToken, nil, t.part.Start, t.part.Item, words(t.part.Weight))
+	}
+	return x.hands.give(s, b, backBox, to, b.out.tokenStart, b.out.byToken)
+}
+
+// partial lists the slots of each received row in k order.
+func (t *terms) partial(b *bank, topK int) {
+	p := &t.part
+	p.Start, p.Item, p.Weight = append(p.Start[:0], 0), p.Item[:0], p.Weight[:0]
+	for i := 0; i < len(b.Index.Slot); i += topK {
+		for _, slot := range b.Index.Slot[i : i+topK] {
+			if slot >= 0 {
+				p.Item, p.Weight = append(p.Item, slot), append(p.Weight, b.Index.Weight[slot])
+			}
+		}
+		p.Start = append(p.Start, int32(len(p.Item)))
+	}
+}
+
+// pack lists the slots of the received rows as they go to the relays.
+func (t *terms) pack(b *bank, topK int) {
 	t.give = t.give[:0]
-	row := 0
-	for n := range x.nodes {
+	row, nodes := 0, len(b.send)
+	for n := range nodes {
 		t.given[n] = len(t.give)
 		for r, rows := range b.hops.inRecv[n] {
 			before := len(t.give)
@@ -37,9 +68,7 @@ func (x *Exchange) prepareReturn(b *bank, batch exchange.Batch) {
 			row += rows
 		}
 	}
-	t.given[x.nodes] = len(t.give)
-	t.relay(b, topK)
-	t.home(b, batch, topK)
+	t.given[nodes] = len(t.give)
 }
 
 // appendUsed appends what is not -1.
@@ -130,26 +159,27 @@ type back struct {
 	inSend, inRecv   [][]int
 	outSend, outRecv []int
 	given, came      []int // first row of each node, of what goes to the relays and of what comes to this one
-	home             exchange.Terms
 }
 
 func (x *Exchange) comeBack(s comm.Stream, b *bank, t exchange.Taken) error {
-	l := back{inSend: b.hops.inRecv, inRecv: b.hops.inSend, outSend: b.hops.outRecv, outRecv: b.hops.outSend,
-		given: b.received, came: b.copied, home: exchange.Terms{Start: b.out.tokenStart, Item: b.out.byToken}}
+	list := &b.lists.back
+	l := back{b.hops.inRecv, b.hops.inSend, b.hops.outRecv, b.hops.outSend, b.received, b.copied}
+	home := sums{start: list[0], item: list[1]}
 	src := t.Y
 	var err error
 	switch {
 	case x.Cfg.RankInvariant:
 		n := &b.terms
-		l = back{n.inSend, n.inRecv, n.outSend, n.outRecv, n.given, n.came, n.sum}
-		if src, err = x.pack(&b.Out, t.Y, n.give); err != nil {
-			return err
-		}
+		l = back{n.inSend, n.inRecv, n.outSend, n.outRecv, n.given, n.came}
+		home.weight = list[2]
+		src, err = x.pack(s, &b.Out, t.Y, list[3])
 	case x.Cfg.Output == ep.ExpertRows:
-		if src, err = b.Out.Rows(x.Comm, t.NumRows); err != nil {
-			return err
+		if src, err = b.Out.Rows(x.Comm, b.received[x.nodes]); err == nil {
+			err = x.hands.add(s, src, t.Y, sums{list[3], list[4], list[5]}, nil)
 		}
-		x.Partials.Sum(src, t.Y, &b.Index, x.Cfg.TopK, x.Cfg.DType)
+	}
+	if err != nil {
+		return err
 	}
 	came, err := b.came.Rows(x.Comm, l.came[x.nodes])
 	if err != nil {
@@ -161,31 +191,30 @@ func (x *Exchange) comeBack(s comm.Stream, b *bank, t exchange.Taken) error {
 			return err
 		}
 	}
-	sums, err := x.joined(b, came)
+	joined, err := x.joined(s, b, came)
 	if err != nil {
 		return err
 	}
-	returned, err := b.returned.Rows(x.Comm, len(l.home.Item))
+	returned, err := b.returned.Rows(x.Comm, home.item.Rows())
 	if err != nil {
 		return err
 	}
-	if err := x.leg(s, x.between, comm.Part{Dst: returned, Src: sums}, l.outSend, l.outRecv, t.Tag); err != nil {
+	if err := x.leg(s, x.between, comm.Part{Dst: returned, Src: joined}, l.outSend, l.outRecv, t.Tag); err != nil {
 		return err
 	}
-	x.Sums.Sum(t.Out, returned, l.home, t.Bias)
-	return nil
+	return x.hands.add(s, t.Out.Slice(0, b.tokens), returned, home, t.Bias)
 }
 
 // joined makes what this relay sends home: a sum for each row, or expert rows in the sources' order.
-func (x *Exchange) joined(b *bank, came comm.Buffer) (comm.Buffer, error) {
+func (x *Exchange) joined(s comm.Stream, b *bank, came comm.Buffer) (comm.Buffer, error) {
 	if x.Cfg.RankInvariant {
-		return x.pack(b.sums, came, b.terms.pass)
+		return x.pack(s, b.sums, came, b.lists.back[4])
 	}
-	sums, err := b.sums.Rows(x.Comm, b.relayed[x.nodes])
-	if err == nil {
-		x.Sums.Sum(sums, came, b.join, nil)
+	dst, err := b.sums.Rows(x.Comm, b.relayed[x.nodes])
+	if err != nil {
+		return dst, err
 	}
-	return sums, err
+	return dst, x.hands.add(s, dst, came, sums{start: b.lists.relay[2], item: b.lists.relay[3]}, nil)
 }
 
 // leg is an alltoallv of one tensor, tagged so that ranks that combine different results get an error.

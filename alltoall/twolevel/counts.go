@@ -1,7 +1,5 @@
 package twolevel
 
-import "github.com/weftgo/weft/comm"
-
 // counts is what every rank sends: rows to each rank, rows to each node, and 1 for a refusal. After exchange all ranks have the
 // same. Ranks are counted node by node.
 type counts struct {
@@ -34,14 +32,6 @@ func (c *counts) give(o *outward) {
 func (c *counts) refuse() {
 	clear(c.own)
 	c.own[c.width-1] = 1
-}
-
-// exchange gathers every rank's entry: between nodes, then inside.
-func (c *counts) exchange(s comm.Stream, inside, between *comm.Comm) error {
-	if err := between.AllGather(s, comm.Of(c.column, c.width), comm.Of(c.own, c.width)); err != nil {
-		return err
-	}
-	return inside.AllGather(s, comm.Of(c.all, c.nodes*c.width), comm.Of(c.column, c.nodes*c.width))
 }
 
 // entry returns what rank src sends.

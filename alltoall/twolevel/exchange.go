@@ -16,6 +16,7 @@ type Exchange struct {
 	*exchange.Core
 	inside, between    *comm.Comm
 	grid               *grid
+	hands              hands
 	node, local        int // this rank's
 	nodes, ranks, size int
 	perRank            int // codes of a rank: the most experts of any
@@ -37,6 +38,9 @@ func New(ctx context.Context, inside, between *comm.Comm, cfg ep.Config) (*Excha
 	if ctx.Err() != nil {
 		return nil, comm.Errorf("alltoall", inside.WorldRank(), comm.Aborted, "before the ranks compared their configurations: %w", context.Cause(ctx))
 	}
+	if inside.Device().Kind != comm.CPU && (inside.World() == nil || inside.World() != between.World()) {
+		return nil, comm.Errorf("alltoall", inside.WorldRank(), comm.Unavailable, "on a GPU both levels must share a stream, as those of nodes.Levels do")
+	}
 	g := newGrid(inside, between)
 	if err := g.check(ctx); err != nil {
 		return nil, err
@@ -52,8 +56,14 @@ func New(ctx context.Context, inside, between *comm.Comm, cfg ep.Config) (*Excha
 		return nil, comm.Errorf("alltoall", g.all.WorldRank(), comm.Invalid, "codes of %d ranks of a node x %d experts: %w", x.ranks, x.perRank, err)
 	}
 	x.counts = newCounts(x.nodes, x.ranks)
+	x.hands = host{x}
 	for _, b := range core.Banks() {
 		x.banks = append(x.banks, x.newBank(b))
+	}
+	if core.Dev != nil {
+		if x.hands, err = newDevice(x); err != nil {
+			return nil, err
+		}
 	}
 	return x, nil
 }
@@ -67,7 +77,7 @@ func relayRows(cfg ep.Config, nodes int) int {
 
 // Stats returns a snapshot; see [ep.Meter].
 func (x *Exchange) Stats() ep.Stats {
-	s := x.Core.Stats()
+	s := x.HostStats()
 	s.NumNodeCopies, s.NumCrossNodeCopies = x.nodeCopies.Load(), x.crossNodeCopies.Load()
 	return s
 }
@@ -93,9 +103,9 @@ func Bytes(cfg ep.Config, nodes, ranks int) (symmetric, private int64) {
 // Dispatch sends each row once to each node that has one of its experts, and there once to each rank that has; see
 // [ep.Exchanger].
 func (x *Exchange) Dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Received, error) {
-	batch, cause := x.Check(rows, r)
-	if cause != nil && x.Closed() {
-		return nil, cause
+	batch, cause, fatal := x.hands.read(s, rows, r)
+	if fatal != nil {
+		return nil, fatal
 	}
 	free := 0
 	if cause == nil {
@@ -106,19 +116,24 @@ func (x *Exchange) Dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.
 	if err != nil {
 		return nil, err
 	}
-	if err := x.cross(s, b, batch); err != nil {
+	if err := x.hands.prepare(s, b); err != nil {
 		return nil, err
 	}
-	numRows, err := x.fan(s, b)
+	meta, err := x.cross(s, b, batch)
 	if err != nil {
 		return nil, err
 	}
-	got, err := x.Receive(b.Bank, numRows, batch, b.plan.DroppedIDs, dropped)
+	if err := x.fan(s, b, meta); err != nil {
+		return nil, err
+	}
+	got, err := x.hands.receive(s, b, batch, dropped)
 	if err != nil {
 		return nil, err
 	}
-	if x.Cfg.RankInvariant {
-		x.prepareReturn(b, batch)
+	b.tokens = batch.NumTokens
+	if err := x.prepareReturn(s, b, batch); err != nil {
+		got.Release()
+		return nil, err
 	}
 	x.Count(b.Bank, batch.NumTokens, b.out.numPairs, b.out.numPairs-int(b.out.pairs[x.Comm.Rank()]), b.plan.DroppedIDs, dropped)
 	copies := b.out.numCopies()
@@ -128,7 +143,12 @@ func (x *Exchange) Dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.
 }
 
 // Close frees this rank's memory; see [ep.Exchanger].
-func (x *Exchange) Close(ctx context.Context) error { return x.Core.Close(ctx) }
+func (x *Exchange) Close(ctx context.Context) error {
+	if x.Dev != nil && !x.Closed() {
+		_ = x.Comm.Wait(ctx, comm.Stream{}) // for this rank's own work; in a dead world that has left
+	}
+	return x.Core.Close(ctx)
+}
 
 // settle makes b's plan and the counts that all ranks agree on. cause, when not nil, is why this rank refuses its call. It
 // returns how many (token, rank) copies of this rank are left out.
@@ -144,7 +164,7 @@ func (x *Exchange) settle(s comm.Stream, b *bank, batch exchange.Batch, cause er
 	} else {
 		c.refuse()
 	}
-	if err := c.exchange(s, x.inside, x.between); err != nil {
+	if err := x.hands.agree(s, c); err != nil {
 		return 0, err
 	}
 	if cause != nil {
@@ -156,7 +176,7 @@ func (x *Exchange) settle(s comm.Stream, b *bank, batch exchange.Batch, cause er
 	if dropped, err = x.fit(s, b); err != nil {
 		return 0, err
 	}
-	b.take(c, x.node, x.local)
+	b.settled(c, x.node, x.local)
 	return dropped, nil
 }
 
@@ -180,7 +200,7 @@ func (x *Exchange) fit(s comm.Stream, b *bank) (dropped int, err error) {
 		b.plan.Keep(c.row(x.Comm.Rank()))
 		b.out.build(b.plan)
 		c.give(&b.out)
-		if err := c.exchange(s, x.inside, x.between); err != nil {
+		if err := x.hands.agree(s, c); err != nil {
 			return 0, err
 		}
 		_, relayed = c.fullestRelay()
@@ -189,7 +209,7 @@ func (x *Exchange) fit(s comm.Stream, b *bank) (dropped int, err error) {
 		c.clipRelay(limit)
 		b.out.keep(c.toNodes(x.Comm.Rank()))
 		c.give(&b.out)
-		if err := c.exchange(s, x.inside, x.between); err != nil {
+		if err := x.hands.agree(s, c); err != nil {
 			return 0, err
 		}
 	}

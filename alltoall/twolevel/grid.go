@@ -5,6 +5,8 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/kernels"
+	"github.com/weftgo/weft/internal/kernels/exchange"
 )
 
 // grid is a Conn of all ranks, of the one collective that they need when they agree on a configuration: an all_gather.
@@ -13,13 +15,23 @@ type grid struct {
 	all             *comm.Comm // over this Conn
 }
 
+// seated is a grid of GPUs: kernels run as the driver inside lets them.
+type seated struct {
+	*grid
+	kernels.Seater
+}
+
 func newGrid(inside, between *comm.Comm) *grid {
 	g := &grid{inside: inside, between: between}
 	rank, size := between.Rank()*inside.Size()+inside.Rank(), between.Size()*inside.Size()
+	var conn comm.Conn = g
+	if seater, ok := inside.Conn().(kernels.Seater); ok {
+		conn = &seated{g, seater}
+	}
 	if w := inside.World(); w != nil && w == between.World() { // groups of one world: errors name its ranks
-		g.all = inside.Group(g, rank, size)
+		g.all = inside.Group(conn, rank, size)
 	} else {
-		g.all = comm.New(g, rank, size)
+		g.all = comm.New(conn, rank, size)
 	}
 	return g
 }
@@ -29,7 +41,7 @@ func (g *grid) check(ctx context.Context) error {
 	for i, level := range []*comm.Comm{g.inside, g.between} {
 		other := []*comm.Comm{g.between, g.inside}[i]
 		all, own := make([]int64, 2*level.Size()), []int64{int64(other.Rank()), int64(other.Size())}
-		if err := gatherWords(ctx, level, all, own); err != nil {
+		if err := exchange.GatherWords(ctx, level, all, own); err != nil {
 			return err
 		}
 		for r := range level.Size() {
@@ -113,8 +125,3 @@ func (g *grid) Copy(s comm.Stream, dst, src comm.Buffer) error {
 }
 
 var _ comm.Memory = (*grid)(nil)
-
-// gatherWords is an all-gather of words on the host.
-func gatherWords(_ context.Context, c *comm.Comm, all, own []int64) error {
-	return c.AllGather(comm.Stream{}, comm.Of(all, len(own)), comm.Of(own, len(own)))
-}

@@ -58,7 +58,7 @@ func create(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, err
 // The whole suite of exchangers passes between nodes.
 func TestConformance(t *testing.T) {
 	for _, shape := range [][2]int{{2, 2}, {2, 4}, {3, 2}, {2, 1}, {1, 3}} {
-		if testing.Short() && shape != [2]int{3, 2} {
+		if testing.Short() && shape != [2]int{2, 2} {
 			continue
 		}
 		t.Run(fmt.Sprint(shape), func(t *testing.T) {

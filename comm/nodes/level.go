@@ -7,6 +7,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/internal/kernels"
 )
 
 // Levels returns the two groups that a rank of a world of nodes belongs to: the ranks of its node, in which it has its number
@@ -33,7 +34,25 @@ type level struct {
 	op    comm.Op
 }
 
-func (c *conn) level(below *comm.Comm) comm.Conn { return &level{c: c, below: below} }
+func (c *conn) level(below *comm.Comm) comm.Conn {
+	l := &level{c: c, below: below}
+	if seater, ok := below.Conn().(kernels.Seater); ok {
+		return &seated{l, seater}
+	}
+	return l
+}
+
+// seated is the level of a driver that lets other packages launch kernels.
+type seated struct {
+	*level
+	kernels.Seater
+}
+
+// Seat is the driver's, on the stream that both levels use.
+func (l *seated) Seat(s comm.Stream, a *kernels.Args, n kernels.Note) (kernels.Seat, error) {
+	seat, err := l.Seater.Seat(l.c.on(s), a, n)
+	return seat, l.c.settle(l.below, n.Label, err)
+}
 
 // Device says where the rank's buffers live.
 func (l *level) Device() comm.Device { return l.c.Device() }

@@ -127,6 +127,10 @@ func (c *conn) warm(ctx context.Context) error {
 	for i := range c.nodes - 1 {
 		ragged[i] = 1
 	}
+	even, send, recv := make([]int, c.nodes), make([]int, c.nodes), make([]int, c.nodes)
+	for i := range c.nodes {
+		even[i], send[i], recv[i] = 1, (c.node+i)%2, (i+c.node)%2
+	}
 	for _, cols := range []int{1, large} {
 		one, all := src.Columns(0, cols), dst.Columns(0, cols)
 		if cols == 1 {
@@ -135,7 +139,9 @@ func (c *conn) warm(ctx context.Context) error {
 		row := one.Slice(0, 1)
 		if err = errors.Join(c.out.AllReduce(s, all, one, comm.Sum), c.out.Broadcast(s, one, 0), c.out.Reduce(s, all, one, comm.Sum, 0),
 			c.out.AllGather(s, all, row), c.out.ReduceScatter(s, row, all, comm.Sum), c.out.AllGatherV(s, comm.Host(ragged), comm.Part{Dst: all, Src: one}),
-			c.out.ReduceScatterV(s, comm.Host(ragged), comm.Sum, comm.Part{Dst: all, Src: one}), c.out.Wait(ctx, s)); err != nil {
+			c.out.ReduceScatterV(s, comm.Host(ragged), comm.Sum, comm.Part{Dst: all, Src: one}),
+			c.out.AllToAllV(s, comm.Host(even), comm.Host(even), comm.Part{Dst: all, Src: one}),
+			c.out.AllToAllV(s, comm.Host(send), comm.Host(recv), comm.Part{Dst: all, Src: one}), c.out.Wait(ctx, s)); err != nil {
 			return err
 		}
 	}

@@ -22,13 +22,21 @@ import (
 // TestTwin runs the same random steps on the CPU driver and on another one, and compares every byte: rows, scales, index,
 // counts and outputs. Values are no small integers, so that every order of sums has its own bits.
 func TestTwin(t *testing.T, create New, open Open) {
+	TestTwinOf(t, create, func(t testing.TB, ranks int, timeout time.Duration) *comm.World {
+		w, err := local.Open(local.Config{Ranks: ranks, Timeout: timeout})
+		require.NoError(t, err)
+		return w
+	}, open)
+}
+
+// TestTwinOf is TestTwin with worlds of the CPU that are not comm/local's.
+func TestTwinOf(t *testing.T, create New, onHost, open Open) {
 	for _, tc := range twinCases() {
 		t.Run(tc.name, func(t *testing.T) {
 			if x, err := tc.cfg.Fill(tc.ranks); err != nil {
 				t.Fatal(x, err)
 			}
-			host, err := local.Open(local.Config{Ranks: tc.ranks, Timeout: time.Minute})
-			require.NoError(t, err)
+			host := onHost(t, tc.ranks, time.Minute)
 			if tc.cfg.RankInvariant || tc.cfg.MaxRecvRows > 0 {
 				if err := host.Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
 					_, err := create(ctx, c, tc.cfg)
@@ -76,6 +84,7 @@ type twinCase struct {
 	tokens  [][]int
 	draw    draw
 	numBias int
+	odd     bool // some groups of x have zeros, tiny and huge values, infinities and NaN
 }
 
 func twinCases() []twinCase {
@@ -88,7 +97,7 @@ func twinCases() []twinCase {
 				}
 			}
 		}
-		list = append(list, twinCase{name, ranks, cfg, tokens, d, numBias})
+		list = append(list, twinCase{name, ranks, cfg, tokens, d, numBias, false})
 	}
 	for i, dt := range []dtype.DType{dtype.BF16, dtype.F16, dtype.F32} {
 		for _, out := range []ep.Output{ep.ExpertRows, ep.PartialRows} {
@@ -110,6 +119,11 @@ func twinCases() []twinCase {
 		add(fmt.Sprintf("hidden %d", hidden), 3, cfg, distinct, 0, even(3, 20))
 		cfg.Wire = dtype.F8E4M3
 		add(fmt.Sprintf("hidden %d fp8", hidden), 2, cfg, distinct, 0, even(2, 20))
+	}
+	for i, hidden := range []int{1296, 8208, 4112} { // fp8 rows by bulk copies: one piece, and pieces of which the last is short
+		cfg := ep.Config{NumExperts: 16, TopK: 4, Hidden: hidden, DType: []dtype.DType{dtype.F16, dtype.BF16, dtype.F32}[i], Wire: dtype.F8E4M3}
+		add(fmt.Sprintf("hidden %d fp8 %v", hidden, cfg.DType), 3, cfg, distinct, 0, []int{300, 257, 0})
+		list[len(list)-1].odd = true
 	}
 	k := ep.Config{NumExperts: 22, TopK: 6, Hidden: 136, DType: dtype.BF16, RankInvariant: true}
 	add("rank invariant", 6, k, dirty, 2, even(6, 33), ragged(6, 33), even(6, 300))
@@ -174,7 +188,11 @@ func (tc twinCase) step(ctx context.Context, c *comm.Comm, x ep.Exchanger, seed 
 	for i := range tokens {
 		tc.draw(rng, ids[i*cfg.TopK:(i+1)*cfg.TopK], cfg.NumExperts)
 	}
-	in := narrow(random(tokens*cfg.Hidden), tokens, cfg.Hidden, cfg.Hidden, cfg.DType)
+	values := random(tokens * cfg.Hidden)
+	if tc.odd {
+		spoil(rng, values)
+	}
+	in := narrow(values, tokens, cfg.Hidden, cfg.Hidden, cfg.DType)
 	r, err := x.Dispatch(comm.Stream{}, in, ep.Routing{IDs: comm.Of(ids, cfg.TopK), Weights: comm.Of(random(len(ids)), cfg.TopK)})
 	if text := overflow.FindString(fmt.Sprint(err)); text != "" {
 		return outcome{err: text}, nil
@@ -205,6 +223,19 @@ func (tc twinCase) step(ctx context.Context, c *comm.Comm, x ep.Exchanger, seed 
 	}
 	o.data["out"] = packed(out)
 	return o, nil
+}
+
+// spoil puts runs of odd values into x: alike ones, which are a group's scale, or single ones.
+func spoil(rng *rand.Rand, x []float32) {
+	nan, inf, zero := float32(math.NaN()), float32(math.Inf(1)), float32(math.Copysign(0, -1))
+	odd := []float32{nan, -nan, inf, -inf, zero, 0, 1e-45, -1e-45, 1e-38, -3e-33, 1e-27, 1e-24, -1e-10, 3e38, -3e38}
+	for i := 0; i < len(x); i += 1 + rng.IntN(2000) {
+		v := odd[rng.IntN(len(odd))]
+		for n := []int{1, 1, 400}[rng.IntN(3)]; n > 0 && i < len(x); n-- {
+			x[i] = v
+			i++
+		}
+	}
 }
 
 // packed copies a buffer's rows.

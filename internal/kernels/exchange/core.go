@@ -80,7 +80,7 @@ func agree(ctx context.Context, c *comm.Comm, name string, cfg ep.Config, mine e
 		fmt.Fprintf(h, "%s %+v", name, cfg)
 		own[0] = int64(h.Sum64() | 1)
 	}
-	if err := gatherWords(ctx, c, all, own); err != nil {
+	if err := GatherWords(ctx, c, all, own); err != nil {
 		return nil, err
 	}
 	if mine != nil {
@@ -140,6 +140,11 @@ func (x *Core) Stats() ep.Stats {
 	if x.Dev != nil {
 		return x.Dev.stats()
 	}
+	return x.HostStats()
+}
+
+// HostStats is Stats of what Count counted, on a GPU too where the host plans.
+func (x *Core) HostStats() ep.Stats {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := x.stats

@@ -197,13 +197,23 @@ func (d *Device) Failed(op string, err error) error {
 	return &comm.Error{Op: op, Rank: d.core.Comm.WorldRank(), Peer: comm.NoPeer, Code: comm.Internal, Err: err}
 }
 
-// Take makes the result of a Dispatch from a bank's memory. numRows are the rows of x.
+// Take makes the result of a Dispatch from a bank's memory, which Hold may have taken. numRows are the rows of x.
 func (x *Core) Take(b *Bank, got *GPUBank, s comm.Stream, numRows int) *ep.Received {
 	b.numRows, b.numTokens, b.received = numRows, numRows, 0
-	st := &state{Received: got.Got, bank: b, core: x, number: x.numReceived, stream: s}
+	st := b.live
+	if st == nil {
+		st = &state{bank: b, core: x, number: x.numReceived}
+		b.live = st
+	}
+	st.Received, st.phase, st.stream = got.Got, received, s
 	st.State = st
-	b.live = st
 	return &st.Received
+}
+
+// TakeHeld is Take for the second half.
+func (x *Core) TakeHeld(r *ep.Received, got *GPUBank, s comm.Stream) {
+	b := r.State.(*state).bank
+	x.Take(b, got, s, b.numRows)
 }
 
 // NextNumber counts a Dispatch, whether it succeeds or not, so that all ranks have the same number.
@@ -263,8 +273,8 @@ func Addr(b comm.Buffer) uint64 { return uint64(b.Addr()) }
 // Stride is a buffer's row stride in bytes.
 func Stride(b comm.Buffer) int64 { return int64(b.Stride()) * int64(b.DType().Size()) }
 
-// gatherWords is an all-gather of words from and to host memory, on any device.
-func gatherWords(ctx context.Context, c *comm.Comm, all, own []int64) error {
+// GatherWords is an all-gather of words from and to host memory, on any device.
+func GatherWords(ctx context.Context, c *comm.Comm, all, own []int64) error {
 	n := len(own)
 	if c.Device().Kind == comm.CPU {
 		return c.AllGather(comm.Stream{}, comm.Of(all, n), comm.Of(own, n))

@@ -39,6 +39,9 @@ func (m *Mem) Rows(c *comm.Comm, n int) (comm.Buffer, error) {
 	return m.buf.Slice(0, n), nil
 }
 
+// All returns all rows that can ever be asked for. On a GPU it is called at construction, so that nothing is allocated later.
+func (m *Mem) All(c *comm.Comm) (comm.Buffer, error) { return m.Rows(c, m.most) }
+
 func (m *Mem) free(c *comm.Comm) error {
 	if m.buf.IsZero() {
 		return nil
@@ -50,7 +53,7 @@ func (m *Mem) free(c *comm.Comm) error {
 
 // poison fills the memory with bytes that are NaN in every floating-point type, and with a wild number in integers.
 func (m *Mem) poison() {
-	if !Poison.Load() || m.buf.IsZero() {
+	if !Poison.Load() || m.buf.IsZero() || m.buf.Device().Kind != comm.CPU { // kernels fill a GPU's
 		return
 	}
 	m.fill(0, int(m.buf.SizeBytes()))
