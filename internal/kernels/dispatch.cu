@@ -283,9 +283,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_dispatch(const __g
     Crew crew = {early ? COUNTERS * 32 : blockDim.x};
     if (t < crew.size)
         why = make_index(d, r, b, solo, e, bad, speaks, crew, from);
-    else
-        push_rows(d, r, (u8 *)pool + d.bulk, full);
     STAMP(d.ex.stats, x, 6);
+    bool gone = !early && __syncthreads_or(why);
+    // One call: with two the compiler has no registers left for what is called.
+    if (!gone && (!early || t >= crew.size))
+        push_rows(d, r, bulk ? (u8 *)pool + d.bulk : 0, full);
     if (__syncthreads_or(why)) {
         gave_up(a.ctl, a, sh, why, from, e, 0, 0);
         abandon(a, sh);
@@ -293,8 +295,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_dispatch(const __g
             conclude(d, r, b.experts, b.offset, 0, true, blockDim.x);
         return;
     }
-    if (!early)
-        push_rows(d, r, bulk ? (u8 *)pool + d.bulk : 0, full);
     push_scales(d, r);
     STAMP(d.ex.stats, x, 7);
     finish(a, sh, false);

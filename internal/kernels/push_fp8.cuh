@@ -10,7 +10,7 @@ __device__ __forceinline__ void push_scaled(float *scales, u32 n, float scale, u
     }
 }
 
-// push_narrow sends the block's rows through registers. The next steps of a row are on their way while these are rounded.
+// push_narrow sends the block's rows through registers.
 template <class N> __device__ __noinline__ void push_narrow(const DispatchArgs &d, const Route &r) {
     u32 lane = threadIdx.x & 31, hidden = d.ex.hidden, groups = (hidden + GROUP - 1) / GROUP, steps = (hidden + NARROW_STEP - 1) / NARROW_STEP;
     Work w = work_of(r, steps, 1, blockDim.x / 32);
@@ -21,15 +21,10 @@ template <class N> __device__ __noinline__ void push_narrow(const DispatchArgs &
         const u8 *src = (const u8 *)d.src + (i64)token * d.srcStride;
         float *scales = (float *)(p.base + d.bank.scales) + (u64)p.at * groups;
         u32 lo = steps * part / w.parts, hi = p.n > 0 ? steps * (part + 1) / w.parts : lo;
-        Eight<N> next[NARROW_DEEP];
-        load_steps<N>(next, src, lo, hi, hidden, vector);
         for (u32 s = lo; s < hi; s += NARROW_DEEP) {
             Eight<N> x[NARROW_DEEP];
-#pragma unroll
-            for (u32 k = 0; k < NARROW_DEEP; k++)
-                x[k] = next[k];
-            load_steps<N>(next, src, s + NARROW_DEEP, hi, hidden, vector);
             uint2 q[NARROW_DEEP];
+            load_steps<N>(x, src, s, hi, hidden, vector);
             float scale = quantise<N>(x, min(NARROW_DEEP, hi - s), q);
             DELAY();
             for (u32 j = 0; j < p.n; j++) {
@@ -45,32 +40,58 @@ template <class N> __device__ __noinline__ void push_narrow(const DispatchArgs &
 }
 
 #if __CUDA_ARCH__ >= 900
-// narrow_piece narrows the first values of a piece in shared memory, a multiple of 16, in their place: what is written lies in front of
-// what has yet to be read. Scales go straight to the token's places, as groups [first, ...). A whole warp.
-template <class N> __device__ __forceinline__ void narrow_piece(u8 *piece, u32 values, float *scales, u32 places, u32 first) {
-    u32 lane = threadIdx.x & 31, steps = (values + NARROW_STEP - 1) / NARROW_STEP;
-    for (u32 s = 0; s < steps; s += NARROW_DEEP) {
+// Piece is values in shared memory, a multiple of 16, that are narrowed in their place: what is written lies in front of what has yet
+// to be read.
+template <class N> struct Piece {
+    u8 *at;
+    u32 values;
+
+    // load loads the lane's values from c on; zeros behind the last.
+    __device__ __forceinline__ void load(Eight<N> &x, u32 c) const {
+#pragma unroll
+        for (int i = 0; i < Eight<N>::UNITS; i++)
+            x.v[i] = c < values ? ((const uint4 *)(at + c * sizeof(typename N::Raw)))[i] : make_uint4(0, 0, 0, 0);
+    }
+    __device__ __forceinline__ void store(uint2 q, u32 c) const {
+        if (c < values)
+            *(uint2 *)(at + c) = q;
+    }
+
+    // divide narrows steps from s on that quantise would divide.
+    __device__ __noinline__ float divide(u32 s) const {
+        float scale = 0;
+#pragma unroll 1
+        for (u32 k = 0; k < NARROW_DEEP; k++) {
+            u32 c = (s + k) * NARROW_STEP + (threadIdx.x & 31) * 8;
+            Eight<N> x;
+            load(x, c);
+            Narrowed v = divided<N>(x);
+            __syncwarp(); // all have read
+            store(v.q, c);
+            if ((threadIdx.x >> 2 & 3) == k)
+                scale = v.scale;
+        }
+        return scale;
+    }
+
+    // narrow narrows NARROW_DEEP steps from s on, and returns the scale of the lane's group_of. A whole warp.
+    __device__ __forceinline__ float narrow(u32 s) const {
         Eight<N> x[NARROW_DEEP];
         uint2 q[NARROW_DEEP];
+        u32 c = s * NARROW_STEP + (threadIdx.x & 31) * 8;
 #pragma unroll
-        for (u32 k = 0; k < NARROW_DEEP; k++) {
-            u32 c = (s + k) * NARROW_STEP + lane * 8;
-#pragma unroll
-            for (int i = 0; i < Eight<N>::UNITS; i++)
-                x[k].v[i] = c < values ? ((const uint4 *)(piece + c * sizeof(typename N::Raw)))[i] : make_uint4(0, 0, 0, 0);
-        }
-        u32 n = min(NARROW_DEEP, steps - s);
-        float scale = quantise<N>(x, n, q);
+        for (u32 k = 0; k < NARROW_DEEP; k++)
+            load(x[k], c + k * NARROW_STEP);
+        float scale = multiplied<N, true>(x, NARROW_DEEP, q);
+        if (scale == 0)
+            return divide(s);
         __syncwarp(); // all have read
 #pragma unroll
-        for (u32 k = 0; k < NARROW_DEEP; k++) {
-            u32 c = (s + k) * NARROW_STEP + lane * 8;
-            if (c < values)
-                *(uint2 *)(piece + c) = q[k];
-        }
-        push_scaled(scales, places, scale, first + s * 2, first + (values + GROUP - 1) / GROUP);
+        for (u32 k = 0; k < NARROW_DEEP; k++)
+            store(q[k], c + k * NARROW_STEP);
+        return scale;
     }
-}
+};
 
 // push_narrow_bulk is push_bulk with a step more: between a piece's load and its stores the warp narrows it.
 template <class N> __device__ __noinline__ void push_narrow_bulk(const DispatchArgs &d, const Route &r, u8 *memory, u64 *full) {
@@ -103,8 +124,11 @@ template <class N> __device__ __noinline__ void push_narrow_bulk(const DispatchA
         Places p = places_of(d, r, r.first + i / pieces * r.step);
         barrier_wait(full + done % STAGES, done / STAGES & 1);
         DELAY();
-        if (p.n > 0)
-            narrow_piece<N>(piece, values, (float *)(p.base + d.bank.scales) + (u64)p.at * groups, p.n, at / GROUP);
+        float *scales = (float *)(p.base + d.bank.scales) + (u64)p.at * groups;
+        for (u32 s = 0, first = at / GROUP; p.n > 0 && s * NARROW_STEP < values; s += NARROW_DEEP) {
+            float scale = Piece<N>{piece, values}.narrow(s);
+            push_scaled(scales, p.n, scale, first + s * 2, first + (values + GROUP - 1) / GROUP);
+        }
         bulk_fence_shared(); // what this lane wrote and read there, for the stores and for the next load
         __syncwarp();
         if (lane < p.n)

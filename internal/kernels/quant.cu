@@ -110,14 +110,15 @@ __device__ __forceinline__ u32 group_of() {
     return (lane >> 2 & 3) * 2 + lane / 16;
 }
 
-// quantise narrows n steps, and returns the scale of the lane's group_of. A whole warp.
-template <class N> __device__ __forceinline__ float quantise(const Eight<N> x[NARROW_DEEP], u32 n, uint2 q[NARROW_DEEP]) {
+// multiplied narrows n steps, or ALL of them, by products, and returns the scale of the lane's group_of; or it returns 0 to all
+// lanes, because some must be divided. A whole warp.
+template <class N, bool ALL> __device__ __forceinline__ float multiplied(const Eight<N> x[NARROW_DEEP], u32 n, uint2 q[NARROW_DEEP]) {
     static_assert(NARROW_DEEP == 4, "the lanes of a half, by fours");
     u32 lane = threadIdx.x & 31;
     float most[NARROW_DEEP];
 #pragma unroll
     for (u32 k = 0; k < NARROW_DEEP; k++)
-        most[k] = k < n ? largest<N>(x[k]) : 0;
+        most[k] = ALL || k < n ? largest<N>(x[k]) : 0;
     // Half of the lanes go on with half of the steps, twice, and then lanes with the same step.
     bool high = lane & 8, odd = lane & 4;
     float a = high ? most[2] : most[0], b = high ? most[3] : most[1];
@@ -128,26 +129,32 @@ template <class N> __device__ __forceinline__ float quantise(const Eight<N> x[NA
     a = max_nan(a, __shfl_xor_sync(~0u, a, 2));
     a = max_nan(a, __shfl_xor_sync(~0u, a, 1));
     float scale = scale_of(a), inverse = __fdiv_rn(1.f, scale);
-    if (!__all_sync(~0u, a <= 0x1.fffffep127f && scale >= LEAST_SCALE)) {
-#pragma unroll
-        for (u32 k = 0; k < NARROW_DEEP; k++)
-            if (k < n) {
-                Narrowed v = divided<N>(x[k]);
-                q[k] = v.q;
-                if ((lane >> 2 & 3) == k)
-                    scale = v.scale;
-            }
-        return scale;
-    }
+    if (!__all_sync(~0u, a <= 0x1.fffffep127f && scale >= LEAST_SCALE))
+        return 0;
 #pragma unroll
     for (u32 k = 0; k < NARROW_DEEP; k++)
-        if (k < n) {
+        if (ALL || k < n) {
             float s = __shfl_sync(~0u, scale, (lane & 16) + k * 4), r = __shfl_sync(~0u, inverse, (lane & 16) + k * 4), v[8];
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 v[i] = ratio(N::up(x[k].x[i]), s, r);
             q[k] = make_uint2(e4m3_four(v[0], v[1], v[2], v[3]), e4m3_four(v[4], v[5], v[6], v[7]));
         }
+    return scale;
+}
+
+// quantise narrows n steps, and returns the scale of the lane's group_of. A whole warp.
+template <class N> __device__ __forceinline__ float quantise(const Eight<N> x[NARROW_DEEP], u32 n, uint2 q[NARROW_DEEP]) {
+    float scale = n == NARROW_DEEP ? multiplied<N, true>(x, n, q) : multiplied<N, false>(x, n, q);
+    if (scale == 0)
+#pragma unroll
+        for (u32 k = 0; k < NARROW_DEEP; k++)
+            if (k < n) {
+                Narrowed v = divided<N>(x[k]);
+                q[k] = v.q;
+                if ((threadIdx.x >> 2 & 3) == k)
+                    scale = v.scale;
+            }
     return scale;
 }
 
