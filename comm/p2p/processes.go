@@ -14,6 +14,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/internal/kernels"
+	"github.com/weftgo/weft/internal/lastwords"
 	"github.com/weftgo/weft/symm"
 	"github.com/weftgo/weft/symm/ipc"
 )
@@ -38,9 +39,10 @@ type span struct {
 	hellos []hello // of all ranks
 	heap   *symm.Heap
 
-	open atomic.Pointer[comm.World]
-	stop context.CancelFunc // of the watcher
-	done chan struct{}      // closed when the watcher has ended
+	open    atomic.Pointer[comm.World]
+	line    *lastwords.Line
+	closing chan struct{}
+	work    sync.WaitGroup // what tells of the world's death
 
 	mu      sync.Mutex
 	retired []*symmetric // released here, maybe not yet elsewhere
@@ -285,7 +287,8 @@ func (w *world) part(ctx context.Context) error {
 		cancel()
 		err = errors.Join(w.died(err), s.heap.Close(ended))
 	}
-	s.stop()
-	<-s.done
+	close(s.closing)
+	s.work.Wait()
+	s.line.Close()
 	return err
 }

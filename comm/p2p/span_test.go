@@ -2,7 +2,6 @@ package p2p
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -83,18 +82,6 @@ func TestFitting(t *testing.T) {
 		require.ErrorIs(t, err, comm.Invalid)
 		require.ErrorContains(t, err, want)
 	}
-}
-
-// TestDeath sends the reason of a death to another process and back.
-func TestDeath(t *testing.T) {
-	cause := fmt.Errorf("run: %w", &comm.Error{Op: "all_reduce #3", Rank: 2, Peer: 5, Code: comm.Timeout, Err: errors.New("waited 3s for rank 5")})
-	got := parseDeath(encode(newDeath(cause, 0)))
-	require.ErrorIs(t, got, comm.Timeout)
-	require.EqualError(t, got, "all_reduce #3: rank 2: timeout (rank 5): waited 3s for rank 5 (in another process)")
-	got = parseDeath(encode(newDeath(errors.New("enough"), 4)))
-	require.ErrorIs(t, got, comm.Aborted)
-	require.ErrorContains(t, got, "rank 4")
-	require.ErrorIs(t, parseDeath([]byte("{")), comm.Remote)
 }
 
 // TestBlame turns a process of the store into a rank of the world.

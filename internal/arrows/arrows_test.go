@@ -35,11 +35,12 @@ var layers = map[string]int{
 	"ep":       2,
 	"cuda":     2,
 
-	"internal/nvrtc":    2,
-	"internal/cublaslt": 3,
-	"internal/gpurank":  3,
-	"internal/gputest":  3,
-	"internal/proctest": 4, // of tests
+	"internal/nvrtc":     2,
+	"internal/cublaslt":  3,
+	"internal/gpurank":   3,
+	"internal/lastwords": 3,
+	"internal/gputest":   3,
+	"internal/proctest":  4, // of tests
 
 	"internal/kernels": 3,
 	"comm/commtest":    3,

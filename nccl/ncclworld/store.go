@@ -6,18 +6,18 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/internal/lastwords"
 	"github.com/weftgo/weft/nccl"
 )
 
 // Keys of a world in the store, after its prefix:
 //
 //	id       NCCL's unique id, of rank 0's process
-//	dead     "rank code peer text": the first process that gave the world up
+//	dead     of package lastwords: the first process that gave the world up
 //	ask      someone waits too long and wants to know how far the others are
 //	calls/i  how many collectives of the world rank i had begun when it was asked
 
@@ -53,8 +53,8 @@ func (w *world) share(ctx context.Context) (nccl.ID, error) {
 // shared reports whether other processes can be told.
 func (w *world) shared() bool { return w.prefix != "" }
 
-// tellTime bounds what a dying process does for the others.
-const tellTime = time.Second
+// publishTime bounds the answer to an ask.
+const publishTime = time.Second
 
 // watch waits in the background for another process that gives the world up, or asks how far this one is.
 func (w *world) watch() {
@@ -68,18 +68,15 @@ func (w *world) watch() {
 			w.publish()
 		}
 	})
-	w.work.Go(func() {
-		raw, err := w.cfg.Store.Get(ctx, w.prefix+"dead")
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			w.comm.Abort(w.lostStore(err))
-		default:
-			if cause := parseCause(string(raw)); !w.has(cause.Rank) {
-				w.comm.Abort(cause)
-			}
+	w.line.Store(lastwords.Listen(w.cfg.Store, w.prefix+"dead", func(err error, fromStore bool) {
+		if fromStore {
+			err = w.lostStore(err)
 		}
-	})
+		w.comm.Abort(err)
+	}))
+	if !w.alive() { // it died before there was a line
+		w.tell(context.Cause(w.life))
+	}
 }
 
 // lostStore is the end of a world whose store, or a process of it, is gone. The store numbers processes; where all have as
@@ -98,7 +95,7 @@ func (w *world) has(rank int) bool { return rank >= w.cfg.First && rank < w.cfg.
 
 // publish says how far the local ranks are.
 func (w *world) publish() {
-	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
+	ctx, cancel := context.WithTimeout(context.Background(), publishTime)
 	defer cancel()
 	for _, r := range w.ranks {
 		_ = w.cfg.Store.Set(ctx, w.prefix+"calls/"+strconv.Itoa(r.index), []byte(strconv.FormatUint(r.main.calls.Load(), 10)))
@@ -107,36 +104,9 @@ func (w *world) publish() {
 
 // tell lets the other processes know why this one gave the world up.
 func (w *world) tell(cause error) {
-	if !w.shared() || w.numOpen.Load() == 0 {
-		return
+	if line := w.line.Load(); line != nil && w.numOpen.Load() > 0 {
+		line.Tell(cause, w.cfg.First)
 	}
-	rank, code, peer := w.cfg.First, comm.Internal, comm.NoPeer
-	if e := (*comm.Error)(nil); errors.As(cause, &e) {
-		rank, code, peer = e.Rank, e.Code, e.Peer
-	}
-	if !w.has(rank) {
-		return // it came from another process, which told
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
-	defer cancel()
-	_ = w.cfg.Store.Set(ctx, w.prefix+"dead", fmt.Appendf(nil, "%d %d %d %v", rank, code, peer, cause))
-}
-
-// parseCause reads what tell wrote.
-func parseCause(s string) *comm.Error {
-	e := &comm.Error{Op: "world", Peer: comm.NoPeer, Code: comm.Remote}
-	f := strings.SplitN(s, " ", 4)
-	if len(f) < 4 {
-		e.Err = fmt.Errorf("another process gave up: %q", s)
-		return e
-	}
-	e.Rank, _ = strconv.Atoi(f[0])
-	if code, err := strconv.Atoi(f[1]); err == nil && code >= 0 && code <= int(comm.Aborted) {
-		e.Code = comm.Code(code)
-	}
-	e.Peer, _ = strconv.Atoi(f[2])
-	e.Err = fmt.Errorf("the process of rank %d gave up: %s", e.Rank, f[3])
-	return e
 }
 
 // askTime bounds the question who is behind.

@@ -2,28 +2,12 @@ package ncclworld
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weftgo/weft/comm"
 )
-
-// What a process tells of its end arrives in the others as an error of the same class that blames the same rank.
-func TestCause(t *testing.T) {
-	told := fmt.Sprintf("%d %d %d %v", 3, comm.Timeout, 5, "waited for rank 5")
-	e := parseCause(told)
-	require.ErrorIs(t, e, comm.Timeout)
-	require.Equal(t, 3, e.Rank)
-	require.Equal(t, 5, e.Peer)
-	require.EqualError(t, e, "world: rank 3: timeout (rank 5): the process of rank 3 gave up: waited for rank 5")
-	for _, odd := range []string{"", "x", "1 2 3", "1 99 2 text"} {
-		e := parseCause(odd)
-		require.ErrorIs(t, e, comm.Remote, "%q", odd)
-		require.Error(t, e.Err)
-	}
-}
 
 // The store numbers processes; the error blames a rank where that can be known.
 func TestLostStore(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/internal/gpurank"
+	"github.com/weftgo/weft/internal/lastwords"
 )
 
 // world is what the ranks of this process share.
@@ -26,7 +27,8 @@ type world struct {
 	end  context.CancelCauseFunc
 	once sync.Once
 	work sync.WaitGroup
-	stop context.CancelFunc // of the watch on the store
+	stop context.CancelFunc             // of the watch on the store
+	line atomic.Pointer[lastwords.Line] // to the other processes; nil when there are none
 
 	mu        sync.Mutex
 	groups    map[groupKey]*group // that some local members of have not joined yet
@@ -140,6 +142,9 @@ func (w *world) close(ctx context.Context) error {
 	}
 	w.once.Do(func() {}) // an Abort that comes now finds nothing to end
 	w.work.Wait()
+	if line := w.line.Load(); line != nil {
+		line.Close()
+	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	for _, r := range w.ranks {
