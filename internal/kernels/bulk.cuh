@@ -21,17 +21,26 @@ struct Pipe {
     u64 full[MAX_STAGES], empty[MAX_STAGES]; // mbarriers
     Piece pieces[MAX_STAGES];                // bytes 0: there is no more
     Walk walk;                               // of whole blocks that copy without bulk copies
+    u64 ticket;                              // the block's first, or NO_TICKET
 };
 
+// has_bulk says whether the launch came with the shared memory that bulk copies need: large calls on sm_90 and later.
+__device__ __forceinline__ bool has_bulk() {
 #if __CUDA_ARCH__ >= 900
-// has_bulk says whether the launch came with the shared memory that bulk copies need.
-__device__ __forceinline__ bool has_bulk() { return dynamic_shared_bytes() >= BULK_SHARED; }
+    return dynamic_shared_bytes() >= BULK_SHARED;
+#else
+    return false;
+#endif
+}
+
+#if __CUDA_ARCH__ >= 900
 
 extern __shared__ __align__(128) u8 ring[];
 
-// pipe_start makes the barriers: a stage is empty when consumers warps have read it. All threads call it.
-__device__ void pipe_start(Pipe &pipe, u32 consumers) {
+// pipe_start makes the barriers: a stage is empty when consumers warps have read it. ticket is thread 0's. All threads call it.
+__device__ void pipe_start(Pipe &pipe, u32 consumers, u64 ticket) {
     if (threadIdx.x == 0) {
+        pipe.ticket = ticket;
         for (u32 i = 0; i < MAX_STAGES; i++) {
             barrier_init(&pipe.full[i], 1);
             barrier_init(&pipe.empty[i], consumers);
@@ -54,20 +63,25 @@ __device__ __forceinline__ void store_piece(const Shared &sh, const Piece &p, u3
     bulk_commit();
 }
 
-// bulk_copy moves chunks: a thread that finds and loads them, and a thread of another warp that stores them.
-__device__ __noinline__ void bulk_copy(const Args &a, Shared &sh, Pipe &pipe) {
+// bulk_copy moves chunks: a thread that finds and loads them, and a thread of another warp that stores them. That one gives back
+// a stage when LAG later pieces are on their way to their places too, or, among the last pieces, one.
+__device__ __noinline__ void bulk_copy(const Args &a, Shared &sh, Pipe &pipe, u64 ticket) {
     const u32 STAGES = COPY_STAGES, LAG = STAGES / 2;
-    pipe_start(pipe, 1);
+    pipe_start(pipe, 1, ticket);
     const u64 policy = streaming();
     if (threadIdx.x == 32) {
         Walk w;
-        walk_start(a, sh, w, COPY_CHUNK);
+        walk_start(a, sh, w, COPY_CHUNK, pipe.ticket);
+        bool last = false; // the piece before was among the last
         for (u32 n = 0;; n++) {
-            u32 s = n % STAGES;
+            u32 s = n % STAGES, free = last ? n - 2 : n - STAGES;
             Piece p;
+            u64 now = w.next;
             bool more = walk_next(a, sh, w, p);
-            if (n >= STAGES)
-                barrier_wait(&pipe.empty[s], n / STAGES - 1 & 1);
+            if (free < n)
+                barrier_wait(&pipe.empty[free % STAGES], free / STAGES & 1);
+            last = more && walk_ends(a, w, now);
+            p.last = last;
             if (!more)
                 p.bytes = 0;
             pipe.pieces[s] = p;
@@ -85,17 +99,20 @@ __device__ __noinline__ void bulk_copy(const Args &a, Shared &sh, Pipe &pipe) {
     if (threadIdx.x != 0)
         return;
     const u32 rank = a.ctl->rank, size = a.ctl->size;
-    for (u32 n = 0;; n++) {
+    for (u32 n = 0, given = 0;; n++) {
         u32 s = n % STAGES;
         barrier_wait(&pipe.full[s], n / STAGES & 1);
         const Piece p = pipe.pieces[s];
         if (p.bytes == 0)
             break;
         store_piece(sh, p, rank, size, ring + s * COPY_CHUNK, source(sh, p, p.src), policy);
-        if (n >= LAG) {
+        u32 lag = p.last ? 1 : LAG;
+        if (p.last)
+            bulk_read<1>();
+        else
             bulk_read<LAG>();
-            barrier_arrive(&pipe.empty[(n - LAG) % STAGES]);
-        }
+        for (; given + lag <= n; given++)
+            barrier_arrive(&pipe.empty[given % STAGES]);
     }
     bulk_complete();
 }
@@ -105,16 +122,18 @@ __device__ __noinline__ void bulk_feed(const Args &a, Shared &sh, Pipe &pipe, u3
     const u32 lane = threadIdx.x & 31;
     Walk w;
     if (lane == 0)
-        walk_start(a, sh, w, chunk);
+        walk_start(a, sh, w, chunk, pipe.ticket);
     const u32 size = a.ctl->size;
     for (u32 n = 0;; n++) {
         u32 s = n % stages;
         if (lane == 0) {
             Piece p;
+            u64 now = w.next;
             if (!walk_next(a, sh, w, p))
                 p.bytes = 0;
-            if (n >= stages)
-                barrier_wait(&pipe.empty[s], n / stages - 1 & 1);
+            u32 free = n - (p.bytes != 0 && walk_ends(a, w, now) ? 2 : stages);
+            if (free < n)
+                barrier_wait(&pipe.empty[free % stages], free / stages & 1);
             pipe.pieces[s] = p;
             if (p.bytes == 0)
                 barrier_arrive(&pipe.full[s]);
@@ -157,11 +176,11 @@ template <class N> __device__ __forceinline__ uint4 add_unit(const u8 *in, u32 c
 }
 
 // bulk_sum reduces chunks: the last warp loads, the others add up, one thread of them stores.
-template <class N> __device__ __noinline__ void bulk_sum(const Args &a, Shared &sh, Pipe &pipe) {
+template <class N> __device__ __noinline__ void bulk_sum(const Args &a, Shared &sh, Pipe &pipe, u64 ticket) {
     const u32 t = threadIdx.x, adders = blockDim.x - 32, size = a.ctl->size, rank = a.ctl->rank;
     const u32 chunk = reduce_chunk(size), stages = min(MAX_STAGES, RING / (chunk * size));
     const bool avg = a.reduce == AVG;
-    pipe_start(pipe, adders / 32);
+    pipe_start(pipe, adders / 32, ticket);
     if (t >= adders) {
         bulk_feed(a, sh, pipe, stages, chunk);
         return;

@@ -22,6 +22,7 @@ struct Piece {
     u64 srcAt, dstAt; // bytes from the first row
     u32 bytes, part;
     u16 src, numSrc, dst, numDst;
+    bool last; // among the last of the call
 };
 
 __device__ __forceinline__ u32 num_segments(const Args &a, u32 size) {
@@ -153,10 +154,26 @@ __device__ void enter_part(const Args &a, const Shared &sh, Walk &w) {
     enter_segment(a, sh, w);
 }
 
-__device__ void walk_start(const Args &a, const Shared &sh, Walk &w, u32 chunk) {
+__device__ __forceinline__ u64 *tickets_of(const Args &a, const Shared &sh) {
     Ctl *c = a.ctl;
-    w.tickets = &(a.shared & 1 ? c->peers[0] : c)->tickets[sh.epoch & 1];
-    w.next = atomicAdd(w.tickets, 1ull);
+    return &(a.shared & 1 ? c->peers[0] : c)->tickets[sh.epoch & 1];
+}
+
+// NO_TICKET, or what first_ticket returned.
+#define NO_TICKET ~0ull
+
+// first_ticket takes the block's first ticket, in thread 0, before it is known whether the call is cut into chunks: its answer
+// travels meanwhile. Only where the launch brings what large calls need, after the first meeting. If the call is cut, the
+// block's walk must begin with it; if not, no block looks at tickets, and finish sets them back.
+__device__ __forceinline__ u64 first_ticket(const Args &a, const Shared &sh, bool large) {
+    return large && threadIdx.x == 0 ? atomicAdd(tickets_of(a, sh), 1ull) : NO_TICKET;
+}
+
+// walk_start begins a walk, with a ticket that the block has or with the next one.
+__device__ void walk_start(const Args &a, const Shared &sh, Walk &w, u32 chunk, u64 ticket) {
+    Ctl *c = a.ctl;
+    w.tickets = tickets_of(a, sh);
+    w.next = ticket != NO_TICKET ? ticket : atomicAdd(w.tickets, 1ull);
     w.rank = c->rank;
     w.size = c->size;
     w.part = 0;
@@ -167,6 +184,18 @@ __device__ void walk_start(const Args &a, const Shared &sh, Walk &w, u32 chunk) 
     w.base = 0;
     w.chunk = chunk;
     enter_part(a, sh, w);
+}
+
+// DRAIN blocks' tickets before the end, blocks stop to load far ahead: one that is slow would hold as many chunks then as one that
+// is fast, and all would wait for it. 0: never.
+#ifndef DRAIN
+#define DRAIN 4u
+#endif
+
+// walk_ends says whether the chunk that walk_next has found is among the last. Where ranks have shares of their own, never.
+__device__ __forceinline__ bool walk_ends(const Args &a, const Walk &w, u64 ticket) {
+    return DRAIN > 0 && (a.shared & 1) && w.part + 1 == w.numParts && w.seg + 1 == w.numSeg &&
+           w.base + w.end - ticket < DRAIN * w.size * gridDim.x;
 }
 
 // walk_next takes a ticket and finds its chunk. It says whether there is one.
@@ -235,9 +264,9 @@ __device__ bool take(const Args &a, Shared &sh, Walk &w, Piece &p) {
 }
 
 // flow_copy moves chunks with all threads of the block: any alignment. w and p are in shared memory.
-__device__ __noinline__ void flow_copy(const Args &a, Shared &sh, Walk &w, Piece &p, u32 chunk) {
+__device__ __noinline__ void flow_copy(const Args &a, Shared &sh, Walk &w, Piece &p, u32 chunk, u64 ticket) {
     if (threadIdx.x == 0)
-        walk_start(a, sh, w, chunk);
+        walk_start(a, sh, w, chunk, ticket);
     const Team team = {threadIdx.x, blockDim.x};
     const u32 rank = a.ctl->rank, size = a.ctl->size;
     while (take(a, sh, w, p))

@@ -142,17 +142,17 @@ __device__ void exchange(const Args &a, Shared &sh) {
 }
 
 // flow moves a large call without gaps in chunks, whatever it is, or says that it cannot.
-__device__ bool flow(const Args &a, Shared &sh, Pipe &pipe) {
+__device__ bool flow(const Args &a, Shared &sh, Pipe &pipe, u64 ticket) {
     u32 how = flows(a, sh);
     if (how == NO_FLOW)
         return false;
 #if __CUDA_ARCH__ >= 900
     if (how == FLOWS_EVEN && has_bulk()) {
-        bulk_copy(a, sh, pipe);
+        bulk_copy(a, sh, pipe, ticket);
         return true;
     }
 #endif
-    flow_copy(a, sh, pipe.walk, pipe.pieces[0], COPY_CHUNK);
+    flow_copy(a, sh, pipe.walk, pipe.pieces[0], COPY_CHUNK, ticket);
     return true;
 }
 
@@ -166,17 +166,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_copy(const __grid_
     if (state == LEAVE)
         return;
     if (state == GO) {
+        u64 ticket = first_ticket(a, sh, has_bulk());
         if (a.kind == BROADCAST) {
-            if (!flow(a, sh, pipe))
+            if (!flow(a, sh, pipe, ticket))
                 broadcast(a, sh, m);
         } else if (a.kind == ALL_TO_ALLV) {
-            if (matrix_plan(a, sh) && !flow(a, sh, pipe)) {
+            if (matrix_plan(a, sh) && !flow(a, sh, pipe, ticket)) {
                 if (skewed(a, sh))
                     exchange_slices(a, sh, m);
                 else
                     exchange(a, sh);
             }
-        } else if (gather_plan(a, sh) && !flow(a, sh, pipe)) {
+        } else if (gather_plan(a, sh) && !flow(a, sh, pipe, ticket)) {
             gather(a, sh, m);
         }
     }

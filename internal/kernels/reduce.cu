@@ -132,10 +132,10 @@ __device__ __forceinline__ void reduce_range(const Share &s, Team team, const Ra
 #define ANY_CHUNK (16u << 10)
 
 // flow_reduce reduces chunks with all threads of the block: any alignment. w and p are in shared memory.
-template <bool COMMON> __device__ void flow_reduce(const Args &a, Shared &sh, Share &s, Walk &w, Piece &p) {
+template <bool COMMON> __device__ void flow_reduce(const Args &a, Shared &sh, Share &s, Walk &w, Piece &p, u64 ticket) {
     const u32 size = a.ctl->size, rank = a.ctl->rank, t = threadIdx.x;
     if (t == 0)
-        walk_start(a, sh, w, COMMON ? reduce_chunk(size) : ANY_CHUNK);
+        walk_start(a, sh, w, COMMON ? reduce_chunk(size) : ANY_CHUNK, ticket);
     const Team team = {t, blockDim.x};
     while (take(a, sh, w, p)) {
         bool even = (p.bytes & 15) == 0;
@@ -254,26 +254,27 @@ __device__ void share(const Args &a, Shared &sh, Share &s, u32 part) {
 }
 
 // flow reduces a large call without gaps in chunks, or says that it cannot.
-template <bool COMMON> __device__ __forceinline__ bool flow(const Args &a, Shared &sh, Share &s, Pipe &pipe) {
-    u32 how = flows(a, sh), dtype = a.entry.parts[0].dtype;
+template <bool COMMON> __device__ __forceinline__ bool flow(const Args &a, Shared &sh, Share &s, Pipe &pipe, u64 ticket) {
+    u32 how = flows(a, sh);
     if (how == NO_FLOW)
         return false;
 #if __CUDA_ARCH__ >= 900
     if constexpr (COMMON) {
+        const u32 dtype = a.entry.parts[0].dtype;
         bool one = true; // type, for which the block's loop is made
         for (u32 p = 1; p < a.entry.numParts; p++)
             one = one && a.entry.parts[p].dtype == dtype;
         if (how == FLOWS_EVEN && one && has_bulk()) {
             switch (dtype) {
-            case F32: bulk_sum<NumF32>(a, sh, pipe); break;
-            case BF16: bulk_sum<NumBF16>(a, sh, pipe); break;
-            default: bulk_sum<NumF16>(a, sh, pipe);
+            case F32: bulk_sum<NumF32>(a, sh, pipe, ticket); break;
+            case BF16: bulk_sum<NumBF16>(a, sh, pipe, ticket); break;
+            default: bulk_sum<NumF16>(a, sh, pipe, ticket);
             }
             return true;
         }
     }
 #endif
-    flow_reduce<COMMON>(a, sh, s, pipe.walk, pipe.pieces[0]);
+    flow_reduce<COMMON>(a, sh, s, pipe.walk, pipe.pieces[0], ticket);
     return true;
 }
 
@@ -283,7 +284,8 @@ template <bool COMMON> __device__ void reduce(const Args &a, Shared &sh, Share &
     if (state == LEAVE)
         return;
     bool scatter = a.kind == REDUCE_SCATTER || a.kind == REDUCE_SCATTERV;
-    if (state == GO && (!scatter || gather_plan(a, sh)) && !flow<COMMON>(a, sh, s, pipe)) {
+    u64 ticket = first_ticket(a, sh, state == GO && has_bulk());
+    if (state == GO && (!scatter || gather_plan(a, sh)) && !flow<COMMON>(a, sh, s, pipe, ticket)) {
         for (u32 p = 0; p < a.entry.numParts; p++) {
             share(a, sh, s, p);
             reduce_share<COMMON>(s, a.entry.parts[p].dtype, a.reduce, a.ctl, sh.rows, scatter);

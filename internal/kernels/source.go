@@ -32,6 +32,9 @@ func delayed() bool {
 	return v == "1"
 }
 
+// more are options for measurements, such as -DDRAIN=0: variants of kernels can be timed in one run.
+var more = envknob.Register("WEFT_KERNEL_OPTIONS", "more options for the compiler of kernels, separated by spaces, for measurements")
+
 // Program is the collectives' source for an architecture, such as sm_90a.
 func Program(arch string) nvrtc.Program {
 	var b strings.Builder
@@ -43,6 +46,8 @@ func Program(arch string) nvrtc.Program {
 	if delayed() {
 		options = append(options, "-DWEFT_DELAYS")
 	}
+	extra, _ := more.Get()
+	options = append(options, strings.Fields(extra)...)
 	source := b.String()
 	if ganged() {
 		source = gangSource(source)
