@@ -26,6 +26,7 @@ func TestWithoutAGPU(t *testing.T) {
 	gpu := func(i int) comm.Device { return comm.Device{Kind: comm.CUDA, Index: i} }
 	w, err := Open(t.Context(), Config{Devices: []comm.Device{gpu(0), gpu(1), gpu(0), gpu(2)}, Timeout: 20 * time.Second})
 	require.NoError(t, err)
+	gone := w.Local()[1].Conn().(*conn).r
 	open := alive()
 	require.Greater(t, open[1], before[1])
 	err = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
@@ -38,6 +39,9 @@ func TestWithoutAGPU(t *testing.T) {
 	next, err := w.Without(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, open[1], devices[1].Alive(), "the GPU that is gone was touched")
+	require.NotNil(t, gone.gpu.aux, "its stream was destroyed")
+	require.NotNil(t, gone.gpu.kernels, "its kernels were unloaded")
+	require.NotEmpty(t, gone.arena.release, "its memory was unmapped")
 	commtest.Run(t, next, func(ctx context.Context, tb testing.TB, c *comm.Comm) {
 		require.Equal(tb, []comm.Device{gpu(0), gpu(0), gpu(2)}[c.Rank()], c.Device())
 		require.NoError(tb, c.Barrier(comm.Stream{}))
