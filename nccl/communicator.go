@@ -182,11 +182,18 @@ func (c *Communicator) AsyncError() error { return check(c.State(), "an operatio
 // Ready waits until the communicator is not at work on an earlier call. When ctx ends first the communicator must be
 // aborted; the error is ctx's cause.
 func (c *Communicator) Ready(ctx context.Context) error {
+	return poll(ctx, func() (bool, error) {
+		r := c.State()
+		return r != InProgress, check(r, "an operation", c.msg)
+	})
+}
+
+// poll looks until done, or until ctx ends: at once first, then less and less often.
+func poll(ctx context.Context, look func() (done bool, err error)) error {
 	start := time.Now()
 	for pause := 5 * time.Microsecond; ; {
-		r := c.State()
-		if r != InProgress {
-			return check(r, "an operation", c.msg)
+		if done, err := look(); done {
+			return err
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("nccl: waited %v for the library: %w", time.Since(start).Round(time.Millisecond), context.Cause(ctx))

@@ -261,6 +261,47 @@ func TestFakeLateSplit(t *testing.T) {
 	require.NoError(t, child.Destroy())
 }
 
+// A rank gives a Join up, and its communicator comes all the same: the place for its handle is still there, and it is aborted, so that
+// the others do not wait for it.
+func TestFakeLateJoin(t *testing.T) {
+	if inside, _ := nccltest.Run(t, []string{"FAKE_NCCL_LATE_JOIN=200"}); !inside {
+		return
+	}
+	list, _ := pair(t)
+	id, err := list[0].UniqueID()
+	require.NoError(t, err)
+	third, err := cuda.Open(2)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = nccl.Join(ctx, third, 3, 2, id, nccl.Options{})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, 1, nccl.AbortStrays(), "it has not come yet")
+	grown := make([]*nccl.Communicator, 2)
+	var wg sync.WaitGroup
+	for i, c := range list {
+		wg.Go(func() {
+			var err error
+			if grown[i], err = c.Grow(t.Context(), 3, &id, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait() // until the third has come
+	require.Zero(t, nccl.AbortStrays())
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, c := range grown {
+		wg.Go(func() {
+			if err := errors.Join(c.Finalize(ctx), c.Destroy()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait() // until all others have finalized or left
+	require.NoError(t, third.Close())
+}
+
 // A context ends the wait for ranks that do not come, and an abort one for data.
 func TestFakeCancel(t *testing.T) {
 	if inside, _ := nccltest.Run(t, nil); !inside {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 	"unsafe"
-
-	"github.com/weftgo/weft/cuda"
 )
 
 // derive makes a communicator from c with a row that writes a handle to the new one's slot, and waits for it. The new one
@@ -102,24 +100,6 @@ func (c *Communicator) Grow(ctx context.Context, size int, id *ID, o *Options) (
 	return c.derive(ctx, callGrow, fmt.Sprintf("CommGrow to %d ranks", size), o, func(slot uintptr, cfg []uint64) []uint64 {
 		return growWords(c.handle(), size, -1, slot, id, cfg)
 	})
-}
-
-// Join makes the communicator of a new rank that others Grow for.
-func Join(ctx context.Context, dev *cuda.Device, size, rank int, id ID, o Options) (*Communicator, error) {
-	if err := needs(callGrow); err != nil {
-		return nil, err
-	}
-	c := newCommunicator(dev, o.Blocking)
-	l := o.layout()
-	err := check(callC(dev.Context(), callGrow, growWords(0, size, rank, c.slot, &id, l.words()), c.msg),
-		fmt.Sprintf("CommGrow: join as rank %d of %d", rank, size), c.msg)
-	if err == nil {
-		err = c.Ready(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.Abort())
-	}
-	return c, nil
 }
 
 // Finalize is collective: it flushes what was issued and waits for it, as far as ctx lets. Destroy follows.

@@ -4,6 +4,7 @@
 // fit together wait until they are aborted, as with the real library.
 //
 //	FAKE_NCCL_ASYNC=RANK:CODE   the communicators of a rank have failed with a code
+//	FAKE_NCCL_LATE_JOIN=MS      a new rank's ncclCommGrow writes its handle so much later, when the call has long returned
 //	FAKE_NCCL_STUCK=RANK        calls of a rank do not return until they are aborted, as if they waited for a peer to connect
 #include <pthread.h>
 #include <stdarg.h>

@@ -188,11 +188,34 @@ int ncclCommRevoke(comm *c, int flags) {
 #endif
 #if VERSION >= 22902
 int ncclCommGetUniqueId(comm *c, uid *id) { (void)c; return ncclGetUniqueId(id); }
+// A rank that joins late: the call has returned, and the handle is written by a thread some time later.
+typedef struct { comm **out; int n, rank; uid id; config cfg; h ctx; int ms; } joining;
+extern int cuCtxGetCurrent(h *c), cuCtxSetCurrent(h c);
+static void *join_late(void *x) {
+    joining *j = x;
+    struct timespec pause = {j->ms / 1000, j->ms % 1000 * 1000000L};
+    nanosleep(&pause, NULL);
+    cuCtxSetCurrent(j->ctx);
+    ncclCommInitRankConfig(j->out, j->n, j->id, j->rank, &j->cfg);
+    free(j);
+    return NULL;
+}
+
 // Grow as if all were new: the root of the members brings the id, which the stand-in remembers for the others.
 int ncclCommGrow(comm *c, int n, const uid *id, int rank, comm **out, const config *cfg) {
     static uid known;
     if (id)
         known = *id;
+    const char *late = getenv("FAKE_NCCL_LATE_JOIN");
+    if (c == NULL && late && cfg && !cfg->blocking) {
+        joining *j = malloc(sizeof *j);
+        *j = (joining){out, n, rank, known, *cfg, 0, atoi(late)};
+        cuCtxGetCurrent(&j->ctx);
+        pthread_t thread;
+        pthread_create(&thread, NULL, join_late, j);
+        pthread_detach(thread);
+        return in_progress;
+    }
     return ncclCommInitRankConfig(out, n, known, c ? c->rank : rank, cfg);
 }
 int ncclWinGetUserPtr(comm *c, void *w, void **out) { (void)c; *out = w; return ok; }
