@@ -11,6 +11,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/commtest"
+	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/nccl/nccltest"
 	"github.com/weftgo/weft/nccl/ncclworld"
 )
@@ -86,4 +87,33 @@ func TestFakeTooOld(t *testing.T) {
 	_, err := ncclworld.Open(t.Context(), ncclworld.Config{Devices: gpus(1)})
 	require.ErrorIs(t, err, comm.Unavailable)
 	require.ErrorContains(t, err, "is version 2.14.3; weft needs 2.18.1 or newer")
+}
+
+// While ranks may wait for each other inside NCCL, memory of their devices that the program frees goes when the world has closed:
+// the driver's own call would wait for their kernels. A world of one rank waits for nobody.
+func TestFakeHold(t *testing.T) {
+	if inside, _ := nccltest.Run(t, nil); !inside {
+		return
+	}
+	for ranks, held := range map[int]bool{1: false, 3: true} {
+		w := openFake(t, ranks, 0, nil)
+		for i := range ranks {
+			d, err := cuda.Open(i)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, d.Close()) }()
+			require.Equal(t, held, d.Held(), "device %d of %d", i, ranks)
+			addr, err := d.Alloc(64)
+			require.NoError(t, err)
+			require.NoError(t, d.Free(addr))
+			require.Equal(t, held, d.PutOff() == 1)
+		}
+		require.NoError(t, w.Close(t.Context()))
+		for i := range ranks {
+			d, err := cuda.Open(i)
+			require.NoError(t, err)
+			require.False(t, d.Held())
+			require.Zero(t, d.PutOff())
+			require.NoError(t, d.Close())
+		}
+	}
 }

@@ -128,6 +128,9 @@ func (w *world) open(ctx context.Context) error {
 			return err
 		}
 		r := &rank{w: w, index: w.cfg.First + i, dev: dev}
+		if w.cfg.Size > 1 {
+			r.release = dev.Hold()
+		}
 		w.ranks = append(w.ranks, r)
 		if err := r.open(); err != nil {
 			return fmt.Errorf("rank %d on %v: %w", r.index, d, err)

@@ -63,6 +63,8 @@ type rank struct {
 	dev   *cuda.Device
 	main  *conn
 
+	release func() error // of the hold on dev, while NCCL's kernels may wait for other ranks; nil for a world of one
+
 	streams gpurank.Streams
 	memory  gpurank.Memory
 	aside   *cuda.Stream // for work that waits for no rank
@@ -161,6 +163,9 @@ func (w *world) free() error {
 	for _, r := range w.ranks {
 		for _, c := range r.all() {
 			errs = append(errs, c.raw().Abort())
+		}
+		if r.release != nil {
+			errs = append(errs, r.release())
 		}
 		if r.aside != nil {
 			errs = append(errs, r.aside.Close())
