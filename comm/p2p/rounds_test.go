@@ -12,6 +12,7 @@ import (
 	"github.com/weftgo/weft/comm/commtest"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/dtype"
+	retry "github.com/weftgo/weft/internal/patience"
 	"github.com/weftgo/weft/internal/turnstile"
 )
 
@@ -156,9 +157,11 @@ func TestGraph(t *testing.T) {
 }
 
 // TestLateKernel holds one rank's stream for longer than the timeout: the others' kernels give up and name it.
-func TestLateKernel(t *testing.T) {
+func TestLateKernel(t *testing.T) { retry.Try(t, 200*time.Millisecond, lateKernel) }
+
+func lateKernel(t testing.TB, timeout time.Duration) {
 	d := device(t)
-	w := openWorld(t, 4, 200*time.Millisecond)
+	w := openWorld(t, 4, timeout)
 	errs := make([]error, 4)
 	_ = w.Run(t.Context(), func(ctx context.Context, c *comm.Comm) error {
 		s := comm.Stream{}
@@ -175,7 +178,7 @@ func TestLateKernel(t *testing.T) {
 			if err := own.WaitValue(gate.Addr(), 1); err != nil {
 				return err
 			}
-			defer time.AfterFunc(3*time.Second, func() { openGate(d, gate.Addr()) }).Stop()
+			defer time.AfterFunc(15*timeout, func() { openGate(d, gate.Addr()) }).Stop()
 			defer openGate(d, gate.Addr())
 			if err := c.Barrier(s); err != nil {
 				return err
