@@ -36,7 +36,7 @@ func (c *conn) Free(b comm.Buffer) error {
 }
 
 func (c *conn) usable(op string) error {
-	if c.g.w.numOpen.Load() == 0 {
+	if c.g.w.numOpen.Load() == 0 || c.r.lost.Load() {
 		return comm.Errorf(op, c.r.index, comm.Invalid, "the world is closed")
 	}
 	return nil

@@ -16,6 +16,9 @@ import (
 // When ctx ends first, the error says so, and after a deadline it names the ranks that had enqueued less. The stream's
 // work then goes on until its own deadline, or the abort that follows a Timeout, ends it.
 func (c *conn) Wait(ctx context.Context, s comm.Stream) error {
+	if err := c.usable("wait"); err != nil {
+		return err // its streams are gone
+	}
 	st, err := c.r.streams.Of(s)
 	if err == nil {
 		err = c.wait(ctx, st)
