@@ -65,6 +65,11 @@ static int run(const vector<string> &command, const fs::path &messages) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+bool looks_for_races() {
+    const char *s = getenv("WEFT_EMULATOR_RACES");
+    return s && *s && *s != '0';
+}
+
 bool compile(Program &p, int arch, const vector<string> &options) {
     const char *temp = getenv("TMPDIR");
     string folder = string(temp && *temp ? temp : "/tmp") + "/weft-emulator-XXXXXX";
@@ -90,6 +95,10 @@ bool compile(Program &p, int arch, const vector<string> &options) {
                               "-fcf-protection=none", "-Wno-narrowing", "-fsanitize=alignment,null,bounds,shift-exponent,integer-divide-by-zero",
                               "-fno-sanitize-recover=all", "-DWEFT_EMULATED=1", "-D__CUDACC__=1", "-D__CUDACC_RTC__=1", "-D__CUDA_ARCH__=" + std::to_string(arch * 10),
                               "-include", at / "nvrtc/device/cuda.h", "-include", at / "nvrtc/device/table.h", "-I", dir};
+    const bool races = looks_for_races();
+    if (races)
+        command.insert(command.end(), {"-g1", "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "--param",
+                                       "tsan-instrument-func-entry-exit=0", "-DWEFT_EMU_RACES=\"" + out.string() + "\""});
     for (const string &o : options)
         if (o.rfind("-D", 0) == 0 || o.rfind("-I", 0) == 0)
             command.push_back(o);
@@ -98,7 +107,7 @@ bool compile(Program &p, int arch, const vector<string> &options) {
     p.log = read(messages);
     p.image = ok ? read(out) : "";
     std::error_code ignored;
-    if (!getenv("WEFT_EMULATOR_KEEP"))
+    if (!getenv("WEFT_EMULATOR_KEEP") && !races)
         fs::remove_all(dir, ignored);
     return ok && !p.image.empty();
 }

@@ -26,6 +26,9 @@ Source translate(const std::string &source);
 // table returns the C++ text that makes the table of module.h, for the end of the translation unit.
 std::string table(const std::vector<Kernel> &kernels);
 
+// looks_for_races says whether WEFT_EMULATOR_RACES asks for it: the code is another one then.
+bool looks_for_races();
+
 // compile makes a shared object of a program for an architecture such as 90. It returns whether it could; the log is the
 // compiler's.
 bool compile(Program &p, int arch, const std::vector<std::string> &options);

@@ -54,8 +54,8 @@ string table(const std::vector<Kernel> &kernels) {
         bodies += "    " + type + "::body,\n";
         rows += "    " + type + "::row(\"" + k.name + "\", " + k.shared + ", weft_emu::first(" + k.bounds + ")),\n";
     }
-    return "\nextern \"C\" void (*const weft_emu_bodies[])(void *const *) = {\n" + bodies + "    nullptr};\n"
+    return "\n#ifndef WEFT_EMU_RACES\n#define WEFT_EMU_RACES nullptr\n#endif\nextern \"C\" const char *const weft_emu_races = WEFT_EMU_RACES;\nextern \"C\" void (*const weft_emu_bodies[])(void *const *) = {\n" + bodies + "    nullptr};\n"
            "static const weft_emu_kernel weft_emu_rows[] = {\n" + rows + "    {}};\n"
-           "extern \"C\" __attribute__((visibility(\"default\"))) const weft_emu_kernel *weft_emu_kernels(uint32_t *n) {\n"
+           "extern \"C\" __attribute__((visibility(\"default\"), no_sanitize(\"thread\"))) const weft_emu_kernel *weft_emu_kernels(uint32_t *n) {\n"
            "    *n = " + std::to_string(kernels.size()) + ";\n    return weft_emu_rows;\n}\n";
 }

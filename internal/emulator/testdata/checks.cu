@@ -192,7 +192,7 @@ extern "C" __global__ void atomics(u32 *faults, u64 *words) {
     CHECK(place < all && atomicAdd(&words[16 + place], 1ull) == 0);
     atomicMax(&words[1], (u64)id);
     atomicOr((u32 *)&words[2], 1u << (id & 31));
-    u64 old = words[3];
+    u64 old = *(volatile u64 *)&words[3];
     for (u64 now; (now = atomicCAS(&words[3], old, old + 2)) != old; old = now)
         ;
     add_relaxed(&words[4], 5);

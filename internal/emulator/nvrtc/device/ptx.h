@@ -36,7 +36,8 @@ __forceinline__ void store_relaxed(u64 *p, u64 v) {
     weft_emu::step();
     __atomic_store_n(p, v, __ATOMIC_RELAXED);
 }
-// Both words of a line are whole, the line is not: between them others may run.
+// Both words of a line are whole, the line is not: between them others may run. A line brings what its writer knew when its
+// kernel began, or at its latest fence.
 __forceinline__ void store_line(void *p, u32 a, u32 b, u32 flag) {
     weft_emu_aligned(p, 16, "a misaligned line");
     weft_emu::step();
@@ -46,9 +47,9 @@ __forceinline__ void store_line(void *p, u32 a, u32 b, u32 flag) {
 }
 __forceinline__ void load_line(const void *p, u32 &a, u32 &flagA, u32 &b, u32 &flagB) {
     weft_emu_aligned(p, 16, "a misaligned line");
-    u64 first = __atomic_load_n((const u64 *)p, __ATOMIC_RELAXED);
+    u64 first = __atomic_load_n((const u64 *)p, __ATOMIC_ACQUIRE);
     weft_emu::step();
-    u64 second = __atomic_load_n((const u64 *)p + 1, __ATOMIC_RELAXED);
+    u64 second = __atomic_load_n((const u64 *)p + 1, __ATOMIC_ACQUIRE);
     a = (u32)first;
     flagA = (u32)(first >> 32);
     b = (u32)second;

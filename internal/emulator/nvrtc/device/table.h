@@ -5,6 +5,9 @@
 // weft_emu_bodies call kernel i with its parameters, in each thread.
 extern "C" void (*const weft_emu_bodies[])(void *const *params);
 
+// weft_emu_races is 0, or the file with this module's lines, compiled to look for races.
+extern "C" const char *const weft_emu_races;
+
 namespace weft_emu {
 
 // Kernel is the type of a kernel's parameters.

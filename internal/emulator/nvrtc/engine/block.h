@@ -21,6 +21,8 @@ enum : uintptr_t {
     NUM_BARRIERS = 16
 };
 
+struct Known;
+
 // Fiber is a CUDA thread.
 struct Fiber {
     void *sp;      // while another one runs
@@ -28,6 +30,9 @@ struct Fiber {
     uint32_t group; // of bulk stores that it is filling
     int waits;     // for messages: RUNS, a barrier's number, MEETS or ENDED
     uint32_t mask; // of the warp operation that it waits in
+    // Where races are looked for: what it knows of others, what its latest fence gives to later stores, what loads without order
+    // have brought for its next fence.
+    Known *known, *released, *pending;
 };
 
 enum { RUNS = -1, MEETS = -2, ENDED = -3 };
@@ -78,6 +83,8 @@ struct Block {
     uint32_t ready, polled; // warps with such lanes
     uint64_t idle;          // since when all that ran only looked, in nanoseconds; 0: somebody did more
     bool progress;          // somebody did more than look in this round
+    bool races;             // races are looked for
+    uint32_t slot;          // its number then
     uint64_t seed;          // 0: lanes run in order, bulk copies are done at once
     Copy *copies;           // in the order in which they were begun
     void *main;             // the stack pointer of weft_emu_block
@@ -112,15 +119,12 @@ uint32_t barrier(uint32_t number, uint32_t threads, bool condition);
 // with the same value.
 enum { SYNC, SHUFFLE, BALLOT, MATCH };
 uint64_t meet(uint32_t mask, int op, uint64_t value, uint32_t arg);
-// settle ends a phase of a barrier when nothing is missing.
-inline void settle(Mbarrier &m) {
-    if (m.missing == 0 && m.bytes == 0) {
-        m.phase ^= 1;
-        m.missing = m.num;
-    }
-}
 // bulk begins a copy: a load where there is a barrier, else a store of the thread's present group.
 void bulk(void *to, const void *from, uint32_t bytes, Mbarrier *barrier);
+// The barriers of ptx.cuh.
+void mbarrier_init(Mbarrier &m, uint32_t n);
+void mbarrier_arrive(Mbarrier &m, uint32_t bytes);
+bool mbarrier_passed(Mbarrier &m, uint32_t parity);
 // commit ends the thread's group of stores. bulk_read waits until all but its newest groups have been read, bulk_write until all
 // are written.
 void commit();

@@ -1,6 +1,6 @@
 // Bulk copies. With a seed they take their time: a load is done, and a store first read and then written, when chance wants, in
 // any order, or when a thread waits for it.
-#include "block.h"
+#include "races.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,39 @@
 namespace weft_emu {
 
 uint64_t draw(Block &b);
+
+// settle ends a phase of a barrier when nothing is missing.
+static void settle(Mbarrier &m) {
+    if (m.missing == 0 && m.bytes == 0) {
+        m.phase ^= 1;
+        m.missing = m.num;
+    }
+}
+
+void mbarrier_init(Mbarrier &m, uint32_t n) {
+    m.num = m.missing = n;
+    m.phase = 0;
+    m.bytes = 0;
+}
+
+void mbarrier_arrive(Mbarrier &m, uint32_t bytes) {
+    step();
+    if (m.missing == 0)
+        fail("an arrival too many at a barrier", m.num);
+    publish(block(), (uintptr_t)&m, true, true);
+    m.bytes += bytes;
+    m.missing--;
+    settle(m);
+}
+
+bool mbarrier_passed(Mbarrier &m, uint32_t parity) {
+    if (m.phase == parity) {
+        poll();
+        return false;
+    }
+    observe(block(), (uintptr_t)&m, true);
+    return true;
+}
 
 // finish takes *at out of the list when it is done.
 static void finish(Copy **at) {
@@ -56,6 +89,12 @@ void bulk(void *to, const void *from, uint32_t bytes, Mbarrier *barrier) {
     Block &b = block();
     if (((uintptr_t)to | (uintptr_t)from | bytes) % 16 != 0 || bytes == 0)
         fail("a bulk copy of misaligned memory", (uint64_t)to, (uint64_t)from);
+    if (b.races) {
+        access(b, (uintptr_t)from, bytes, false, false, (uintptr_t)__builtin_return_address(0));
+        access(b, (uintptr_t)to, bytes, true, false, (uintptr_t)__builtin_return_address(0));
+        if (barrier)
+            publish(b, (uintptr_t)barrier, true, true);
+    }
     if (b.seed == 0) {
         memcpy(to, from, bytes);
         if (barrier) {

@@ -1,5 +1,5 @@
 // Where threads of a block wait for each other: barriers and warp operations.
-#include "block.h"
+#include "races.h"
 
 namespace weft_emu {
 
@@ -21,6 +21,7 @@ static bool complete(Block &b, const Barrier &r) {
 }
 
 static void release(Block &b, Barrier &r, uint32_t thread) {
+    together(b, r.masks, r.wanted == 0);
     for (uint32_t w = 0; w * 32 < b.num_threads; w++) {
         wake(b, w, r.masks[w] & ~(thread / 32 == w ? 1u << thread % 32 : 0));
         r.masks[w] = 0;
@@ -59,6 +60,11 @@ static void resolve(Block &b, Warp &w, uint32_t warp, Meet &m) {
         return;
     m.complete = true;
     m.rest = m.arrived;
+    if (m.op == SYNC) {
+        uint32_t lanes[32] = {};
+        lanes[warp] = m.arrived;
+        together(b, lanes, false);
+    }
     b.progress = true;
     wake(b, warp, m.arrived & ~(b.current / 32 == warp ? 1u << b.current % 32 : 0));
 }

@@ -1,7 +1,7 @@
 // weft_emu_block: a block from its first thread to its last.
 #include "../../module.h"
 #include "../device/table.h"
-#include "block.h"
+#include "races.h"
 
 #include <link.h>
 #include <stdio.h>
@@ -140,6 +140,7 @@ extern "C" __attribute__((visibility("default"))) void weft_emu_block(uint32_t k
         f.thread = {i % block[0], i / block[0] % block[1], i / block[0] / block[1]};
         f.waits = RUNS;
         f.mask = f.group = 0;
+        f.known = f.released = f.pending = nullptr;
         void **top = (void **)((uintptr_t)(region + STACKS + (i + 1) * STACK) & ~uintptr_t(15)) - 1;
         *top = nullptr; // where the address of a caller of enter would be
         *--top = (void *)enter;
@@ -148,6 +149,9 @@ extern "C" __attribute__((visibility("default"))) void weft_emu_block(uint32_t k
     b.warps[0].ready &= ~1u;
     if (b.warps[0].ready == 0)
         b.ready &= ~1u;
+    uint32_t num;
+    races_begin(b, weft_emu_kernels(&num)[kernel].name, weft_emu_races);
     weft_emu_switch(&b.main, b.fibers[0].sp);
+    races_end(b);
     keep_region(region);
 }
