@@ -15,6 +15,7 @@ part=${2:?topology, right, collectives or exchange}
 gpus=${3:-$(nvidia-smi -L | wc -l)}
 cd "$(dirname "$0")"
 here=$PWD
+cp version "$out/version"
 export WEFT_CACHE_DIR=${WEFT_CACHE_DIR:-$here/cache}
 devices=cuda:0-$((gpus - 1))
 if [ "$gpus" = 1 ]; then devices=cuda:0x8; fi # a rehearsal: eight ranks share the GPU

@@ -10,7 +10,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=build/carry
+version=$(bash benchmarks/version.sh)
 rm -rf "$out/gpu" && mkdir -p "$out/gpu"
+echo "$version" >"$out/gpu/version"
 packages=${PACKAGES:-"cuda internal/nvrtc internal/kernels comm/p2p comm/staged symm examples/pointers examples/moelayer weft"}
 for p in $packages; do # weft is the root package
 	from=./$p
@@ -33,7 +35,7 @@ cd "$(dirname "$0")"
 here=$PWD
 out=${1:?the folder for results}
 what=${2:-all}
-mkdir -p "$out"
+mkdir -p "$out" && cp version "$out/version"
 # NVLink multicast may put shared hardware out of service.
 export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export WEFT_REQUIRE_GPU=1 WEFT_CACHE_DIR="$here/cache"

@@ -8,7 +8,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 b=build/carry/exchange
+version=$(bash benchmarks/version.sh)
 rm -rf "$b" && mkdir -p "$b/tree"
+echo "$version" >"$b/version"
 go test -c -ldflags='-s -w' -trimpath -o "$b/eptest.test" ./ep/eptest
 if [ -n "${WEFT_NVRTC_LIB:-}" ]; then
 	WEFT_CACHE_DIR="$PWD/$b/cache" go test -count=1 -run 'TestCompile' ./internal/kernels
@@ -22,6 +24,7 @@ here=$PWD
 out=${1:?the folder for results}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
+cp version "$out/version"
 # NVLink multicast may put shared hardware out of service.
 export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export WEFT_REQUIRE_GPU=1 WEFT_CACHE_DIR="$here/cache"

@@ -8,7 +8,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=build/carry
+version=$(bash benchmarks/version.sh)
 rm -rf "$out/peers" && mkdir -p "$out/peers"
+echo "$version" >"$out/peers/version"
 CGO_ENABLED=0 go build -ldflags='-s -w' -trimpath -o "$out/peers/peers.weft" ./benchmarks/peers
 if [ -n "${BEFORE:-}" ]; then cp "$BEFORE"/peers.* "$out/peers/"; fi
 sh benchmarks/peers/mpi/build.sh openmpi "$PWD/$out/peers/peer.openmpi"

@@ -5,6 +5,7 @@ here=$PWD
 out=${1:?the folder for results}
 shift
 mkdir -p "$out/bin" && out=$(cd "$out" && pwd)
+cp version "$out/version"
 export PATH=$out/bin:$PATH OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1
 
 # Two CPUs that are no threads of one core, of one package, if there are such; not the first, which takes interrupts.

@@ -87,6 +87,9 @@ func Version() string {
 	return "devel-" + strings.TrimSpace(string(out))
 }
 
+// Dirty reports whether a version is that of a working folder with changes that no commit has.
+func Dirty(version string) bool { return strings.HasSuffix(version, "dirty") }
+
 // fields reads "key : value" lines; the first value of a key counts.
 func fields(path string) map[string]string {
 	out := map[string]string{}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -21,6 +23,30 @@ type Header struct {
 	Time    time.Time         `json:"time"`
 	Peers   map[string]string `json:"peers,omitempty"` // library -> version
 	Note    string            `json:"note,omitempty"`  // such as "neighbours were busy"
+	GPU     string            `json:"gpu,omitempty"`   // of files that the GPU tests wrote, which have no Machine
+}
+
+// UnmarshalJSON reads a header. The first files of the GPU tests have a date where others have a time.
+func (h *Header) UnmarshalJSON(b []byte) error {
+	type plain Header
+	var x struct {
+		plain
+		Time string `json:"time"`
+	}
+	if err := json.Unmarshal(b, &x); err != nil {
+		return err
+	}
+	*h = Header(x.plain)
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		var err error
+		if h.Time, err = time.Parse(layout, x.Time); err == nil {
+			return nil
+		}
+	}
+	if x.Time != "" {
+		return fmt.Errorf("time %q is neither like %s nor like %s", x.Time, time.RFC3339, time.DateOnly)
+	}
+	return nil
 }
 
 // Row is one measurement. Fields that do not apply are left out.
@@ -46,6 +72,8 @@ type Row struct {
 	PerIter *PerIter `json:"per_iter,omitempty"`
 	MoE     *MoE     `json:"moe,omitempty"`
 	CopyGBs float64  `json:"copy_gbs,omitempty"` // of the op "copy": bytes read and written
+	How     string   `json:"how,omitempty"`      // of the GPU tests: in a graph, on a stream, inside a kernel
+	Tokens  int      `json:"tokens,omitempty"`   // of the GPU tests of exchanges, which have no MoE
 }
 
 // PerIter is the spread of single iterations in microseconds, each that of the slowest rank.
@@ -80,6 +108,7 @@ type Run struct {
 	Name   string // of the file, for titles
 	Header Header
 	Rows   []Row
+	Others map[string]int // lines of kinds that this version does not know, by kind
 }
 
 // Writer writes one file. A nil Writer drops everything.
@@ -88,10 +117,17 @@ type Writer struct {
 	close func() error
 }
 
-// Create makes the file and writes its header. An empty path gives a nil Writer.
+// kept is the folder of recorded results.
+const kept = "/benchmarks/results/"
+
+// Create makes the file and writes its header. An empty path gives a nil Writer. In the folder of recorded results it refuses the
+// header of a Dirty version.
 func Create(path string, h Header) (*Writer, error) {
 	if path == "" {
 		return nil, nil
+	}
+	if dir, err := filepath.Abs(filepath.Dir(path)); err == nil && Dirty(h.Weft) && strings.Contains(filepath.ToSlash(dir)+"/", kept) {
+		return nil, fmt.Errorf("results: %s is of a working folder with changes that no commit has, and %s keeps what can be built again: commit first, or write elsewhere", h.Weft, kept)
 	}
 	f, err := os.Create(path)
 	if err != nil {
@@ -165,8 +201,13 @@ func Read(in io.Reader) (Run, error) {
 				return run, fmt.Errorf("line %d: %w", n, err)
 			}
 			run.Rows = append(run.Rows, r)
+		case kind.Record == "":
+			return run, fmt.Errorf("line %d is neither header nor row: it has no \"record\"", n)
 		default:
-			return run, fmt.Errorf("line %d: record %q is neither header nor row", n, kind.Record)
+			if run.Others == nil {
+				run.Others = map[string]int{}
+			}
+			run.Others[kind.Record]++
 		}
 	}
 	if err := lines.Err(); err != nil {

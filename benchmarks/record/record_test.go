@@ -56,18 +56,49 @@ func TestNoFile(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// What is recorded for good comes from a commit.
+func TestCreateRefusesDirty(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "benchmarks", "results", "p2p")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	for version, where := range map[string]string{"devel-1234567": dir, "v0.1.0": dir, "devel-1234567-dirty": t.TempDir()} {
+		w, err := Create(filepath.Join(where, "x.jsonl"), Header{Weft: version})
+		require.NoError(t, err, version)
+		require.NoError(t, w.Close())
+	}
+	for _, version := range []string{"devel-1234567-dirty", "v0.1.1-0.20261201+dirty"} {
+		_, err := Create(filepath.Join(dir, "y.jsonl"), Header{Weft: version})
+		require.ErrorContains(t, err, "commit first", version)
+	}
+	require.NoFileExists(t, filepath.Join(dir, "y.jsonl"))
+}
+
 func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                            "empty",
 		`{"record":"row"}`:            "not a results file of -J: line 1 is no header",
 		"# weft":                      "not a results file of -J: line 1: invalid character '#'",
-		"{\"record\":\"header\"}\n{}": "neither header nor row",
+		"{\"record\":\"header\"}\n{}": "line 2 is neither header nor row",
 		strings.Repeat("{\"record\":\"header\"}\n", 2):                 "second header",
 		"{\"record\":\"header\"}\n{\"record\":\"row\",\"size\":\"x\"}": "line 2",
 	} {
 		_, err := Read(strings.NewReader(text))
 		require.ErrorContains(t, err, want, text)
 	}
+}
+
+// Files of the GPU tests have dates, GPUs and further kinds of lines.
+func TestReadOthers(t *testing.T) {
+	run, err := Read(strings.NewReader(`{"record":"header","gpu":"H200","time":"2026-12-01"}
+{"record":"row","op":"all_reduce","how":"graph","size":1024,"time_us":4.5}
+{"record":"tune","op":"all_reduce"}
+{"record":"tune","op":"barrier"}`))
+	require.NoError(t, err)
+	require.Equal(t, "H200", run.Header.GPU)
+	require.Equal(t, time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), run.Header.Time)
+	require.Equal(t, "graph", run.Rows[0].How)
+	require.Equal(t, map[string]int{"tune": 2}, run.Others)
+	_, err = Read(strings.NewReader(`{"record":"header","time":"yesterday"}`))
+	require.ErrorContains(t, err, `time "yesterday" is neither`)
 }
 
 func TestMachine(t *testing.T) {

@@ -71,9 +71,9 @@ func arrange(runs []record.Run) []chart {
 			if !ok {
 				i = len(charts)
 				index[key] = i
-				charts = append(charts, chart{title: title, detail: detail, byTok: first.MoE != nil, file: fileName(key)})
+				charts = append(charts, chart{title: title, detail: detail, byTok: first.MoE != nil || first.Tokens > 0, file: fileName(key)})
 			}
-			color := fmt.Sprint(key, r, first.Driver)
+			color := fmt.Sprint(key, r, first.Driver, first.How)
 			if first.MoE != nil {
 				color += first.MoE.Backend
 			}
@@ -97,7 +97,7 @@ func groupRows(run record.Run) [][]record.Row {
 			continue
 		}
 		title, detail := headings(row)
-		key := fmt.Sprint(title, detail, row.Driver, row.InPlace)
+		key := fmt.Sprint(title, detail, row.Driver, row.InPlace, row.How)
 		if row.MoE != nil {
 			key += row.MoE.Backend
 		}
@@ -120,7 +120,7 @@ func rank(driver string) int { return slices.Index([]string{"openmpi", "mpich"},
 // headings names the chart that a row belongs to.
 func headings(r record.Row) (title, detail string) {
 	var parts []string
-	if r.Op != "barrier" {
+	if r.Op != "barrier" && r.Type != "" {
 		parts = append(parts, r.Type)
 	}
 	if m := r.MoE; m != nil {
@@ -156,6 +156,8 @@ func seriesName(runs []record.Run, run record.Run, r record.Row) string {
 	switch {
 	case r.MoE != nil:
 		parts = append(parts, r.MoE.Backend)
+	case r.How != "":
+		parts = append(parts, r.How)
 	case run.Header.Tool == "peers":
 		parts = append(parts, map[string]string{"local": "weft", "openmpi": "Open MPI", "mpich": "MPICH"}[r.Driver])
 	case r.InPlace && r.Op != "broadcast":
@@ -174,6 +176,9 @@ func points(rows []record.Row) []point {
 	bySize := map[int64][]record.Row{}
 	for _, r := range rows {
 		x := r.Size
+		if x == 0 {
+			x = int64(r.Tokens)
+		}
 		if r.MoE != nil {
 			x = int64(r.MoE.Tokens)
 		}

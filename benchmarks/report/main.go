@@ -11,9 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -32,6 +34,23 @@ func main() {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
+}
+
+// unshown takes out the rows that have no place in a chart, and says how many of what are left out; "" when none are.
+func unshown(r *record.Run) string {
+	all := len(r.Rows)
+	r.Rows = slices.DeleteFunc(r.Rows, func(row record.Row) bool { return row.Op == "" || row.TimeUs == 0 && row.Op != "copy" })
+	var parts []string
+	if n := all - len(r.Rows); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d rows without op and time_us", n))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.Others)) {
+		parts = append(parts, fmt.Sprintf("%d lines of kind %s", r.Others[kind], kind))
+	}
+	if all == 0 {
+		parts = append(parts, "no rows")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // run is the command.
@@ -58,6 +77,13 @@ func run(args []string, out, errOut io.Writer) error {
 			return err
 		}
 		r.Name = filepath.Base(path)
+		left := unshown(&r)
+		if len(r.Rows) == 0 {
+			return fmt.Errorf("%s: no measurements that can be plotted (%s); -J of benchmarks and of peers and WEFT_TIMING of the GPU tests write such files", path, left)
+		}
+		if left != "" {
+			fmt.Fprintf(errOut, "%s: not shown: %s\n", path, left)
+		}
 		runs = append(runs, r)
 	}
 	charts := arrange(runs)

@@ -80,8 +80,8 @@ func writePage(out io.Writer, title string, runs []record.Run, charts []chart) e
 }
 
 func viewRun(r record.Run) runView {
-	v := runView{Name: r.Name, Tool: r.Header.Tool, Weft: r.Header.Weft, Date: r.Header.Time.Format("2006-01-02 15:04 UTC"),
-		Machine: r.Header.Machine.String(), Args: strings.Join(r.Header.Args, " "), Note: r.Header.Note}
+	v := runView{Name: r.Name, Tool: r.Header.Tool, Weft: weft(r.Header.Weft), Date: r.Header.Time.Format("2006-01-02 15:04 UTC"),
+		Machine: machine(r.Header), Args: strings.Join(r.Header.Args, " "), Note: r.Header.Note}
 	var peers []string
 	for _, name := range []string{"openmpi", "mpich"} {
 		if version := r.Header.Peers[name]; version != "" {
@@ -95,6 +95,22 @@ func viewRun(r record.Run) runView {
 		}
 	}
 	return v
+}
+
+// weft marks a version that nobody can build again.
+func weft(version string) string {
+	if record.Dirty(version) {
+		return version + " (with changes that no commit has)"
+	}
+	return version
+}
+
+// machine is a line about where a run happened.
+func machine(h record.Header) string {
+	if h.GPU != "" && h.Machine.CPU == "" {
+		return h.GPU
+	}
+	return h.Machine.String()
 }
 
 // table fills in the numbers under the plots: a line for each size, a column for each series.
@@ -112,7 +128,7 @@ func (s *section) table(c chart) {
 				continue
 			}
 			cell := cellView{Time: duration(pt.timeUs)}
-			if x > 0 {
+			if x > 0 && pt.busBW > 0 {
 				cell.BW = fmt.Sprintf("%.2f GB/s", pt.busBW)
 			}
 			if i > 0 && hasBase && pt.timeUs > 0 {

@@ -124,3 +124,36 @@ func TestRefuses(t *testing.T) {
 		require.ErrorContains(t, run(append(args, "-o", t.TempDir()), io.Discard, io.Discard), want)
 	}
 }
+
+// Every recorded file that begins with a header can be read, those of earlier versions too. The rest are of other tools.
+func TestRecorded(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"*.jsonl", "*/*.jsonl"} {
+		list, err := filepath.Glob(filepath.Join("..", "results", pattern))
+		require.NoError(t, err)
+		files = append(files, list...)
+	}
+	var read int
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		first, _, _ := strings.Cut(string(text), "\n")
+		if !regexp.MustCompile(`"record": ?"header"`).MatchString(first) {
+			continue
+		}
+		read++
+		var errOut bytes.Buffer
+		err = run([]string{"--format", "svg", "-o", t.TempDir(), file}, io.Discard, &errOut)
+		switch name := filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file); name {
+		case "processes/h200-x1-2026-12-01.jsonl": // one row a process: nothing to draw
+			require.ErrorContains(t, err, "no measurements that can be plotted (52 rows without op and time_us)")
+		case "p2p/h200-x1-2026-12-01.jsonl":
+			require.NoError(t, err)
+			require.Contains(t, errOut.String(), "not shown: 28 lines of kind tune")
+		default:
+			require.NoError(t, err, file)
+			require.Empty(t, errOut.String(), file)
+		}
+	}
+	require.Greater(t, read, 10)
+}
