@@ -103,7 +103,7 @@ func TestIPCExchange(t *testing.T) {
 	if !proctest.Child() {
 		gputest.Device(t)
 	}
-	store, r := proctest.Run(t, proctest.Config{Processes: 2, Timeout: 14 * time.Second})
+	store, r := proctest.Run(t, proctest.Config{Processes: 2, Timeout: 180 * time.Second})
 	if r != nil {
 		report(t, r)
 		return

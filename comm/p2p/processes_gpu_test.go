@@ -77,7 +77,7 @@ func failing(t *testing.T, dies int, timeout time.Duration, victim func(w *comm.
 	if !proctest.Child() {
 		gputest.Device(t)
 	}
-	store, r := proctest.Run(t, proctest.Config{Processes: 4, Timeout: 18 * time.Second, Dies: dies})
+	store, r := proctest.Run(t, proctest.Config{Processes: 4, Timeout: 90 * time.Second, Dies: dies})
 	if r != nil {
 		report(t, r)
 		require.Len(t, r.Failed, dies)
@@ -134,7 +134,7 @@ func TestIPCDisagree(t *testing.T) {
 	if !proctest.Child() {
 		gputest.Device(t)
 	}
-	store, r := proctest.Run(t, proctest.Config{Processes: 2, Timeout: 13 * time.Second})
+	store, r := proctest.Run(t, proctest.Config{Processes: 2, Timeout: 90 * time.Second})
 	if r != nil {
 		report(t, r)
 		return
@@ -165,7 +165,7 @@ func TestIPCAbsent(t *testing.T) {
 	if !proctest.Child() {
 		gputest.Device(t)
 	}
-	store, r := proctest.Run(t, proctest.Config{Processes: 2, Timeout: 13 * time.Second})
+	store, r := proctest.Run(t, proctest.Config{Processes: 2, Timeout: 90 * time.Second})
 	if r != nil {
 		report(t, r)
 		return
