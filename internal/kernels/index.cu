@@ -93,9 +93,9 @@ __device__ bool ticket(u32 *word, u32 *last) {
     if (threadIdx.x == 0) {
         __threadfence();
         *last = atomicAdd(word, 1u) == gridDim.x - 1;
-        if (*last)
-            *word = 0;
         __threadfence();
+        if (*last)
+            *word = 0; // an ordinary store, which the fence orders after all blocks' additions
     }
     __syncthreads();
     return *last;
