@@ -25,8 +25,10 @@ func built(t *testing.T) Libraries {
 	return l
 }
 
-// checks returns a program that runs the kernels of testdata/checks.cu.
-func checks(t *testing.T) func(seed string, kernel ...string) (string, error) {
+// checks returns a program that runs the kernels of testdata/checks.cu, compiled to look for races or not.
+func checks(t *testing.T, races string) func(seed string, kernel ...string) (string, error) {
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("WEFT_EMULATOR_RACES", races)
 	l := built(t)
 	dir := t.TempDir()
 	program, module := filepath.Join(dir, "run"), filepath.Join(dir, "checks.so")
@@ -46,7 +48,7 @@ func checks(t *testing.T) func(seed string, kernel ...string) (string, error) {
 
 // TestEngine runs kernels that check barriers, warp operations, atomics, flags, bulk copies and numbers, in order and in random ones.
 func TestEngine(t *testing.T) {
-	run := checks(t)
+	run := checks(t, "")
 	for _, seed := range []string{"", "1", "2", "3"} {
 		out, err := run(seed)
 		require.NoError(t, err, "seed %q: %s", seed, out)
@@ -57,7 +59,7 @@ func TestEngine(t *testing.T) {
 
 // TestFaults runs kernels that would hang or fault on a GPU. Each ends its process with a line that says what and where.
 func TestFaults(t *testing.T) {
-	run := checks(t)
+	run := checks(t, "")
 	for kernel, want := range map[string]string{
 		"bad_barrier": "threads 0 to 76: barrier 0\n  threads 77 to 77: barrier 5\n  threads 78 to 223: barrier 0\n",
 		"bad_mask":    "thread 1: a warp operation whose mask leaves out its caller (0x1, 0x2)",
@@ -77,6 +79,24 @@ func TestFaults(t *testing.T) {
 		out, err := run(seed, kernel)
 		require.Error(t, err, kernel)
 		require.Contains(t, out, want, kernel)
+	}
+}
+
+// TestRaces finds accesses that nothing orders, and none where barriers, fences and flags order them.
+func TestRaces(t *testing.T) {
+	run := checks(t, "1")
+	for _, seed := range []string{"", "1"} {
+		out, err := run(seed)
+		require.NoError(t, err, "seed %q: %s", seed, out)
+	}
+	for kernel, want := range map[string]string{
+		"bad_shared": "a race at .*: nothing orders\n  first bad_shared block 0 thread .*: a .* of 4 bytes, .*\n  then bad_shared block 0 thread",
+		"bad_flag":   "first bad_flag block 0 thread 0: a write of 8 bytes, .*\n  then bad_flag block 1 thread 0: a read of 8 bytes",
+		"bad_late":   "bad_late block . thread 3: a write of 8 bytes, .*(\n.*)?bad_late block . thread 0: a read",
+	} {
+		out, err := run("", kernel)
+		require.Error(t, err, kernel)
+		require.Regexp(t, want, out, kernel)
 	}
 }
 

@@ -287,3 +287,36 @@ extern "C" __global__ void bad_index(u32 *faults, u64 *words) {
     __shared__ u32 few[4];
     few[4 + faults[0]] = 1;
 }
+
+// Races: nothing is wrong with what comes out, here.
+extern "C" __global__ void bad_shared(u32 *faults, u64 *words) {
+    __shared__ u32 sum[T];
+    u32 t = me();
+    sum[t] = t;
+    __syncwarp(); // of other warps it says nothing
+    faults[2 + (sum[(t + 32) % T] == 5)] = 0;
+}
+extern "C" __global__ void bad_flag(u32 *faults, u64 *words) {
+    if (gridDim.x < 2)
+        return;
+    if (blockIdx.x == 0 && me() == 0) {
+        words[8] = 5;
+        store_relaxed(words, 1); // without a fence
+    }
+    if (blockIdx.x == 1 && me() == 0) {
+        while (load_acquire(words) == 0)
+            ;
+        words[9] = words[8];
+    }
+}
+extern "C" __global__ void bad_late(u32 *faults, u64 *words) {
+    if (me() == 3)
+        words[8 + blockIdx.x] = 5;
+    if (me() == 0) { // its fence says nothing of thread 3, which it has not met
+        __threadfence();
+        count_one(words);
+        while (load_acquire(words) < gridDim.x)
+            ;
+        words[16] = words[8 + (blockIdx.x + 1) % gridDim.x];
+    }
+}
