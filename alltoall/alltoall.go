@@ -24,12 +24,7 @@ type engine interface {
 
 // New is collective. It returns an Invalid error on all ranks if a rank's cfg is wrong or differs from the others'.
 func New(ctx context.Context, c *comm.Comm, cfg ep.Config) (*Exchange, error) {
-	core, err := exchange.NewCore(ctx, c, "alltoall", cfg, func(cfg ep.Config) error {
-		if cfg.LowLatency && c.Device().Kind != comm.CPU {
-			return errors.New("LowLatency is not built for GPUs yet; leave it out")
-		}
-		return nil
-	})
+	core, err := exchange.NewCore(ctx, c, "alltoall", cfg, func(ep.Config) error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +33,14 @@ func New(ctx context.Context, c *comm.Comm, cfg ep.Config) (*Exchange, error) {
 		x.engine = &lowHost{host: newHost(core)}
 	} else if core.Dev == nil {
 		x.engine = newHost(core)
-	} else if x.engine, err = newGPU(ctx, core); err != nil {
-		return nil, err
+	} else {
+		g, err := newGPU(ctx, core)
+		if err != nil {
+			return nil, err
+		}
+		if x.engine = g; core.Cfg.LowLatency {
+			x.engine = newLowGPU(g)
+		}
 	}
 	return x, nil
 }

@@ -23,6 +23,7 @@ var pull = envknob.Register("WEFT_COMBINE_PULL", "1: alltoall's combine pulls ex
 type gpu struct {
 	*exchange.Core
 	region   *symm.Region
+	places   lowPlaces // with LowLatency
 	exchange kernels.Exchange
 	banks    []*gpuBank
 	presum   bool
@@ -44,6 +45,10 @@ type gpuBank struct {
 	bank    kernels.Bank
 	slot    comm.Buffer // int32 [MaxRecvRows, topK], for partial rows made here
 	partial comm.Buffer // DType [MaxRecvRows, hidden]
+
+	pushed exchange.GPUBank // names what peers may write before this rank's Dispatch, with LowLatency
+	low    kernels.Low
+	cause  error // why DispatchSend was refused
 }
 
 // align is the alignment of everything in the region.
@@ -63,9 +68,10 @@ func newGPU(ctx context.Context, core *exchange.Core) (*gpu, error) {
 	g := &gpu{Core: core, send: new(kernels.DispatchArgs), back: new(kernels.CombineArgs), partial: new(kernels.PartialArgs),
 		rowBytes: cfg.WireCols * cfg.Wire.Size(), shape: fmt.Sprintf("%v[%d] of %d ranks", cfg.DType, cfg.Hidden, c.Size())}
 	g.presum = cfg.Output == ep.ExpertRows && !cfg.RankInvariant && !core.Dev.Seater.SameGPU()
-	if v, err := pull.Get(); err == nil && v != "" && cfg.Output == ep.ExpertRows && !cfg.RankInvariant {
+	if v, err := pull.Get(); err == nil && v != "" && !cfg.LowLatency && cfg.Output == ep.ExpertRows && !cfg.RankInvariant {
 		g.presum = v == "0"
 	}
+	g.presum = g.presum && !cfg.LowLatency
 	for i, what := range []string{"dispatch", "combine"} {
 		h := fnv.New64a()
 		fmt.Fprintf(h, "alltoall %s %+v", what, cfg)
@@ -86,10 +92,16 @@ func newGPU(ctx context.Context, core *exchange.Core) (*gpu, error) {
 		slots := int(cfg.MaxSlots())
 		o := [8]int{l.take(rows, g.rowBytes), l.take(rows, g.scaleBytes), l.take(slots, 4), l.take(slots, 4), l.take(slots, 4), 0,
 			l.take(core.Dev.OutputRows(), cfg.Hidden*cfg.DType.Size()), 0}
+		if cfg.LowLatency {
+			o[5] = l.take(cfg.MaxRecvRows, 4*cfg.TopK)
+		}
 		if g.presum {
 			o[5], o[7] = l.take(cfg.MaxRecvRows, 4*cfg.TopK), l.take(cfg.MaxRecvRows, cfg.Hidden*cfg.DType.Size())
 		}
 		offsets = append(offsets, o)
+	}
+	if cfg.LowLatency {
+		g.places.take(&l, cfg, size)
 	}
 	var err error
 	if g.region, err = symm.Alloc(ctx, c, int(l)); err != nil {
@@ -106,6 +118,9 @@ func newGPU(ctx context.Context, core *exchange.Core) (*gpu, error) {
 	for _, o := range offsets {
 		g.banks = append(g.banks, g.newBank(&need, o, rows))
 	}
+	if cfg.LowLatency {
+		g.newPlaces(&need)
+	}
 	return g, need.Err
 }
 
@@ -117,7 +132,7 @@ func (g *gpu) setFlags() {
 		}
 	}
 	set(cfg.Layout == ep.Expanded, kernels.Expanded|kernels.Terms)
-	set(cfg.Output == ep.ExpertRows && !g.presum, kernels.Terms)
+	set(cfg.Output == ep.ExpertRows && !g.presum && (!cfg.LowLatency || cfg.RankInvariant), kernels.Terms)
 	set(cfg.RankInvariant, kernels.Invariant)
 	set(cfg.Overflow == ep.Drop && cfg.MaxRecvRows < g.Comm.Size()*cfg.MaxTokensPerRank, kernels.Clip)
 	set(g.presum, kernels.Inverse)
@@ -132,10 +147,15 @@ func (g *gpu) newBank(need *exchange.Need, offsets [8]int, rows int) *gpuBank {
 	got, bank := &b.Got, &b.bank
 	got.X = g.region.At(me, offsets[0], cfg.Wire, rows, cfg.WireCols)
 	g.Dev.Hold(got.X)
-	b.Poisoned(got.X, got.Y, got.Index.Counts, got.Index.Offsets)
+	arriving := &b.GPUBank
+	if cfg.LowLatency {
+		arriving = &b.pushed
+	}
+	arriving.Poisoned(got.X)
+	b.Poisoned(got.Y, got.Index.Counts, got.Index.Offsets)
 	if t, n := cfg.Scales(); n > 0 {
 		got.Scales = g.region.At(me, offsets[1], t, rows, n)
-		b.Poisoned(got.Scales)
+		arriving.Poisoned(got.Scales)
 	}
 	got.Index.Row = g.region.At(me, offsets[2], dtype.I32, 1, slots)
 	got.Index.K = g.region.At(me, offsets[3], dtype.I32, 1, slots)
@@ -170,29 +190,12 @@ func (g *gpu) dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Recei
 		cause = err
 	}
 	a, b := g.send, g.banks[free]
-	a.Exchange, a.Bank, a.Flags = g.exchange, b.bank, g.flags
-	a.Src, a.IDs, a.Weights, a.NumTokens, a.SrcStride, a.Tokens = 0, 0, 0, 0, 0, 0
-	a.Scales, a.ScaleStride = 0, 0
 	poisoned := &b.GPUBank
 	if cause != nil {
-		a.Flags |= kernels.Refuse
 		poisoned = nil // it may hold a result
-		a.Bank = kernels.Bank{}
-	} else {
-		a.Src, a.IDs, a.Weights = exchange.Addr(batch.X), exchange.Addr(r.IDs), exchange.Addr(r.Weights)
-		a.SrcStride, a.Tokens = exchange.Stride(batch.X), uint32(batch.NumRows)
-		if !batch.Scales.IsZero() {
-			a.Scales, a.ScaleStride = exchange.Addr(batch.Scales), exchange.Stride(batch.Scales)
-		}
-		if batch.NumTokens < 0 {
-			a.NumTokens = exchange.Addr(r.NumTokens)
-		}
-	}
-	a.RowBytes, a.ScaleBytes, a.DType, a.FP8 = uint32(g.rowBytes), uint32(g.scaleBytes), uint32(g.Cfg.DType), 0
-	if g.Cfg.Quantises() {
-		a.FP8 = 1
 	}
 	number := g.NextNumber()
+	g.arguments(a, b, batch, r, cause != nil)
 	m := &a.Meet
 	m.Kind, m.Ragged, m.NumOwn, m.Own = kernels.Split, 1, kernels.MaxRanks, g.exchange.Scratch+32
 	m.Entry.Signature = g.base[0] ^ number*0x9e3779b97f4a7c15 ^ uint64(free)<<48
@@ -218,6 +221,30 @@ func (g *gpu) dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Recei
 	return g.Take(g.Banks()[free], &b.GPUBank, s, batch.NumRows), nil
 }
 
+// arguments fills in what a dispatch kernel needs, but for how it meets.
+func (g *gpu) arguments(a *kernels.DispatchArgs, b *gpuBank, batch exchange.Batch, r ep.Routing, refuse bool) {
+	a.Exchange, a.Bank, a.Flags = g.exchange, b.bank, g.flags
+	a.Src, a.IDs, a.Weights, a.NumTokens, a.SrcStride, a.Tokens = 0, 0, 0, 0, 0, 0
+	a.Scales, a.ScaleStride = 0, 0
+	if refuse {
+		a.Flags |= kernels.Refuse
+		a.Bank = kernels.Bank{} // it may hold a result
+	} else {
+		a.Src, a.IDs, a.Weights = exchange.Addr(batch.X), exchange.Addr(r.IDs), exchange.Addr(r.Weights)
+		a.SrcStride, a.Tokens = exchange.Stride(batch.X), uint32(batch.NumRows)
+		if !batch.Scales.IsZero() {
+			a.Scales, a.ScaleStride = exchange.Addr(batch.Scales), exchange.Stride(batch.Scales)
+		}
+		if batch.NumTokens < 0 {
+			a.NumTokens = exchange.Addr(r.NumTokens)
+		}
+	}
+	a.RowBytes, a.ScaleBytes, a.DType, a.FP8 = uint32(g.rowBytes), uint32(g.scaleBytes), uint32(g.Cfg.DType), 0
+	if g.Cfg.Quantises() {
+		a.FP8 = 1
+	}
+}
+
 // combine enqueues one kernel, or two when partial rows are made first.
 func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []comm.Buffer) error {
 	t, err := g.CheckCombine(out, y, r, bias)
@@ -225,20 +252,7 @@ func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []
 		return err
 	}
 	b, a := g.banks[t.Number], g.back
-	a.Terms, a.Rows, a.NumTokens = b.bank.Terms, b.bank.Rows, b.bank.NumTokens
-	a.Out, a.OutStride, a.NumBias = exchange.Addr(t.Out), exchange.Stride(t.Out), uint64(len(bias))
-	for i, v := range bias {
-		a.Bias[i], a.BiasStride[i] = exchange.Addr(v), exchange.Stride(v)
-	}
-	a.TopK, a.Fan, a.DType, a.Hidden = uint32(g.Cfg.TopK), g.exchange.Fan, uint32(g.Cfg.DType), uint32(g.Cfg.Hidden)
-	switch {
-	case g.Cfg.RankInvariant:
-		a.Mode = kernels.SumInvariant
-	case g.Cfg.Output == ep.PartialRows || g.presum:
-		a.Mode = kernels.SumPartials
-	default:
-		a.Mode = kernels.SumExperts
-	}
+	g.target(a, b, t)
 	note := kernels.Note{Label: "combine", Shape: g.shape, Tag: t.Tag}
 	src := t.Y
 	if g.presum {
@@ -261,6 +275,27 @@ func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []
 	}
 	t.Release()
 	return err
+}
+
+// target fills in what a combine kernel needs, but for how it meets.
+func (g *gpu) target(a *kernels.CombineArgs, b *gpuBank, t exchange.Taken) {
+	a.Terms, a.Rows, a.NumTokens = b.bank.Terms, b.bank.Rows, b.bank.NumTokens
+	a.Out, a.OutStride, a.NumBias = 0, 0, uint64(len(t.Bias))
+	if !t.Out.IsZero() {
+		a.Out, a.OutStride = exchange.Addr(t.Out), exchange.Stride(t.Out)
+	}
+	for i, v := range t.Bias {
+		a.Bias[i], a.BiasStride[i] = exchange.Addr(v), exchange.Stride(v)
+	}
+	a.TopK, a.Fan, a.DType, a.Hidden = uint32(g.Cfg.TopK), g.exchange.Fan, uint32(g.Cfg.DType), uint32(g.Cfg.Hidden)
+	switch {
+	case g.Cfg.RankInvariant:
+		a.Mode = kernels.SumInvariant
+	case g.Cfg.Output == ep.PartialRows || g.presum:
+		a.Mode = kernels.SumPartials
+	default:
+		a.Mode = kernels.SumExperts
+	}
 }
 
 // sumHere makes this rank's partial rows of its expert rows.

@@ -63,11 +63,11 @@ func (x *lowHost) dispatchSend(_ comm.Stream, rows comm.Buffer, r ep.Routing) (*
 		b.terms.returned(b, batch, x.Cfg.TopK)
 	}
 	b.half = half{batch: exchange.Batch{NumRows: batch.NumRows, NumTokens: batch.NumTokens}, cause: cause}
-	return x.Hold(b.Bank, batch), nil
+	return x.Hold(b.Bank, batch, 0), nil
 }
 
 func (x *lowHost) dispatchRecv(s comm.Stream, r *ep.Received) error {
-	held, err := x.Held(r)
+	held, _, err := x.Held(r)
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,16 @@ import (
 
 // TestGraph captures a dispatch and a combine of four ranks into a graph each, and replays them with other rows, experts,
 // weights and numbers of tokens, which are on the device. Every replay is compared with the CPU's bits.
-func TestGraph(t *testing.T, create New, open Open, dev *cuda.Device) {
+func TestGraph(t *testing.T, create New, open Open, dev *cuda.Device) { graphs(t, create, open, dev, 300) }
+
+// TestGraphLowLatency is TestGraph with as many tokens as Config.LowLatency takes, which create sets.
+func TestGraphLowLatency(t *testing.T, create New, open Open, dev *cuda.Device) {
+	graphs(t, create, open, dev, ep.MaxLowLatencyTokens)
+}
+
+func graphs(t *testing.T, create New, open Open, dev *cuda.Device, most int) {
 	const ranks, rounds = 4, 12
-	cfg := ep.Config{NumExperts: 18, TopK: 4, Hidden: 264, MaxTokensPerRank: 300, DType: dtype.BF16}
+	cfg := ep.Config{NumExperts: 18, TopK: 4, Hidden: 264, MaxTokensPerRank: most, DType: dtype.BF16}
 	inputs := func(round, rank int) graphInput { return newGraphInput(cfg, round, rank) }
 	want := make([][rounds][]byte, ranks)
 	host, err := local.Open(local.Config{Ranks: ranks, Timeout: time.Minute})
@@ -76,7 +83,7 @@ type graphInput struct {
 func newGraphInput(cfg ep.Config, round, rank int) graphInput {
 	rng := rand.New(rand.NewPCG(uint64(round), uint64(rank)))
 	most := cfg.MaxTokensPerRank
-	in := graphInput{n: []int{most, 1, 0, 7, 257, rng.IntN(most)}[(round+rank)%6]}
+	in := graphInput{n: []int{most, 1, 0, 7, min(257, most), rng.IntN(most)}[(round+rank)%6]}
 	if round%6 == 2 {
 		in.n = 0 // on all ranks
 	}

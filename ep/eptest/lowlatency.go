@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/weftgo/weft/comm"
+	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/internal/kernels/exchange"
 )
 
 // TestLowLatency runs the whole suite with Config.LowLatency: once with whole calls, and once with calls in halves and other work
@@ -15,6 +18,61 @@ import (
 func TestLowLatency(t *testing.T, create New, open Open) {
 	t.Run("whole calls", func(t *testing.T) { TestLevels(t, LowLatency(create), open, Levels{LowLatency: true}) })
 	t.Run("in halves", func(t *testing.T) { TestLevels(t, Halves(create), open, Levels{LowLatency: true, brief: testing.Short()}) })
+}
+
+// TestTwinLowLatency is TestTwin with Config.LowLatency, for the cases that can have it, with as many tokens as it takes.
+func TestTwinLowLatency(t *testing.T, create New, onHost, open Open) {
+	var cases []twinCase
+	for _, tc := range twinCases() {
+		if tc.cfg.MaxRecvRows > 0 {
+			continue
+		}
+		tc.cfg.MaxTokensPerRank = min(tc.cfg.MaxTokensPerRank, ep.MaxLowLatencyTokens)
+		for _, tokens := range tc.tokens {
+			for r := range tokens {
+				tokens[r] = min(tokens[r], ep.MaxLowLatencyTokens)
+			}
+		}
+		cases = append(cases, tc)
+	}
+	runTwins(t, LowLatency(create), onHost, open, cases)
+}
+
+// real is packed without what lies in gaps.
+func real(cfg ep.Config, r *ep.Received, b comm.Buffer) []byte {
+	if !cfg.LowLatency {
+		return packed(b)
+	}
+	rows := list[int32](r.Index.Row)
+	var x []byte
+	for i := range b.Rows() {
+		if slices.Contains(rows, int32(i)) {
+			x = append(x, b.RowBytes(i)...)
+		}
+	}
+	return x
+}
+
+// TestBriefLowLatency is TestBrief with Config.LowLatency, in halves and not.
+func TestBriefLowLatency(t *testing.T, create New, open Open) {
+	exchange.Poison.Store(true)
+	t.Cleanup(func() { exchange.Poison.Store(false) })
+	const ranks = 2
+	for name, create := range map[string]New{"whole": LowLatency(create), "halves": Halves(create)} {
+		on := newRig(t, create, open)
+		for _, cfg := range []ep.Config{
+			{Hidden: 130, MaxTokensPerRank: 40, Alignment: 4},
+			{Hidden: 130, MaxTokensPerRank: 40, Wire: dtype.F8E4M3, Output: ep.PartialRows},
+			{Hidden: 16, MaxTokensPerRank: 8, RankInvariant: true},
+		} {
+			cfg.NumExperts, cfg.TopK = 5, 3
+			t.Run(fmt.Sprintf("%s hidden %d %v invariant %v", name, cfg.Hidden, cfg.Output, cfg.RankInvariant), func(t *testing.T) {
+				full := cfg.WithDefaults(ranks)
+				steps(t, on, ranks, cfg, options{gap: 3, numBias: 2}, NewStep("few", full, 1, []int{3, 0}, dirty),
+					NewStep("many", full, 2, []int{cfg.MaxTokensPerRank, 5}, dirty))
+			})
+		}
+	}
 }
 
 // LowLatency makes exchangers with Config.LowLatency, which know one layout.

@@ -31,7 +31,11 @@ func TestTwin(t *testing.T, create New, open Open) {
 
 // TestTwinOf is TestTwin with worlds of the CPU that are not comm/local's.
 func TestTwinOf(t *testing.T, create New, onHost, open Open) {
-	for _, tc := range twinCases() {
+	runTwins(t, create, onHost, open, twinCases())
+}
+
+func runTwins(t *testing.T, create New, onHost, open Open, cases []twinCase) {
+	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			if x, err := tc.cfg.Fill(tc.ranks); err != nil {
 				t.Fatal(x, err)
@@ -200,10 +204,10 @@ func (tc twinCase) step(ctx context.Context, c *comm.Comm, x ep.Exchanger, seed 
 	if err != nil {
 		return outcome{}, err
 	}
-	o := outcome{data: map[string][]byte{"x": packed(r.X), "row": packed(r.Index.Row), "k": packed(r.Index.K), "weight": packed(r.Index.Weight),
+	o := outcome{data: map[string][]byte{"x": real(cfg, r, r.X), "row": packed(r.Index.Row), "k": packed(r.Index.K), "weight": packed(r.Index.Weight),
 		"counts": packed(r.Index.Counts), "offsets": packed(r.Index.Offsets), "dropped": packed(r.Dropped), "rows": packed(r.NumRows)}}
 	if !r.Scales.IsZero() {
-		o.data["scales"] = packed(r.Scales)
+		o.data["scales"] = real(cfg, r, r.Scales)
 	}
 	// A function of slot and column that both drivers share: no exchange of ours is in it.
 	for i := range r.Y.Rows() {

@@ -161,7 +161,8 @@ var stamps = envknob.Register("WEFT_KERNEL_STAMPS", "1: dispatch notes its phase
 var few = envknob.Register("WEFT_DISPATCH_FEW", "0: dispatches of at most 32 rows take the general kernel too", "0", "1")
 
 // exchangeFiles are the parts of the second translation unit.
-var exchangeFiles = []string{"ptx.cuh", "protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "push_fp8.cuh", "dispatch.cu", "few.cu", "combine.cu", "rows.cu"}
+var exchangeFiles = []string{"ptx.cuh", "protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "push_fp8.cuh", "dispatch.cu", "few.cu", "combine.cu", "partials.cu", "rows.cu",
+	"lowlatency.cuh", "lowdispatch.cu", "lowcombine.cu"}
 
 // ExchangeProgram is the source of dispatch and combine for an architecture.
 func ExchangeProgram(arch string) nvrtc.Program {
@@ -187,6 +188,7 @@ type ExchangeSet struct {
 	numSMs, shared                                                                                                           int
 	sm90                                                                                                                     bool // bulk copies work, and kernels may overlap with the end of the one in front
 	dispatch, dispatchFew, combine, combineExperts, indexCount, indexPlace, quantise, partials, addBias, expand, gather, add *cuda.Function
+	lowDispatch, lowCombine                                                                                                  *cuda.Function
 }
 
 // loadExchange loads the kernels of image, which is ExchangeProgram compiled for the device.
@@ -221,6 +223,8 @@ func (s *ExchangeSet) functions(shared int) error {
 		{"weft_expand", &s.expand, unsafe.Sizeof(ExpandArgs{}), false},
 		{"weft_gather", &s.gather, unsafe.Sizeof(GatherArgs{}), false},
 		{"weft_add", &s.add, unsafe.Sizeof(AddArgs{}), false},
+		{"weft_low_dispatch", &s.lowDispatch, unsafe.Sizeof(LowDispatchArgs{}), true},
+		{"weft_low_combine", &s.lowCombine, unsafe.Sizeof(LowCombineArgs{}), false},
 	} {
 		fn, err := s.module.Function(f.name)
 		if err != nil {
@@ -288,16 +292,20 @@ func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) err
 		a.Bulk = 0
 		return run(s, st, s.dispatchFew, &l, a, &a.Meet)
 	}
-	physical, ranks := int(x.NumPhysical), int(x.NumRanks)
-	words := countingWarps(physical)*(ranks+1+physical) + physical + ranks + 1 + 2*physical
 	l := cuda.Linear(blocks, Threads)
-	l.Shared = uint32(words * 4)
+	l.Shared = dispatchShared(x)
 	a.Bulk = 0
 	if at := (l.Shared + 127) / 128 * 128; s.sm90 && int(at)+bulkBytes <= s.shared && a.Tokens > fewTokens {
 		a.Bulk = uint64(at)
 		l.Shared = at + bulkBytes
 	}
 	return run(s, st, s.dispatch, &l, a, &a.Meet)
+}
+
+// dispatchShared is the bytes of dispatch's tables in shared memory.
+func dispatchShared(x *Experts) uint32 {
+	physical, ranks := int(x.NumPhysical), int(x.NumRanks)
+	return uint32(4 * (countingWarps(physical)*(ranks+1+physical) + physical + ranks + 1 + 2*physical))
 }
 
 // expertThreads is combine.cu's EXPERT_THREADS.

@@ -14,25 +14,25 @@ const (
 	returning              // CombineSend was called
 )
 
-// Hold takes bank b for a Dispatch of which the first half has run. numRows are the rows of x.
-func (x *Core) Hold(b *Bank, batch Batch) *ep.Received {
+// Hold takes bank b for a Dispatch of which the first half has run. Number is the Dispatch's, where it has one yet.
+func (x *Core) Hold(b *Bank, batch Batch, number uint64) *ep.Received {
 	b.numRows, b.numTokens, b.received = batch.NumRows, batch.NumTokens, 0
-	s := &state{bank: b, core: x, phase: sent}
+	s := &state{bank: b, core: x, phase: sent, number: number}
 	s.State = s
 	b.live = s
 	return &s.Received
 }
 
-// Held returns the number of the bank of a result of which DispatchSend made the first half alone.
-func (x *Core) Held(r *ep.Received) (bank int, err error) {
+// Held returns the number of the bank of a result of which DispatchSend made the first half alone, and the Dispatch's.
+func (x *Core) Held(r *ep.Received) (bank int, number uint64, err error) {
 	s, err := x.stateOf("dispatch", r)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if s.phase != sent {
-		return 0, x.Invalid("dispatch: DispatchRecv of a result that was received before; it takes what DispatchSend returned, once")
+		return 0, 0, x.Invalid("dispatch: DispatchRecv of a result that was received before; it takes what DispatchSend returned, once")
 	}
-	return x.numberOf(s.bank), nil
+	return x.numberOf(s.bank), s.number, nil
 }
 
 // Places returns the rows of X that numRows received rows take: all of them with LowLatency.

@@ -1,0 +1,328 @@
+// Dispatch of few tokens to fixed places; see lowlatency.cuh. Both halves are one kernel, of which a launch does what phases says.
+//
+// Launch: a block for each token, at most the rank's blocks, of THREADS threads, all resident; dynamic shared memory as
+// weft_dispatch without bulk copies. Bytes: rows read once, written once for each place, and 16 (2 + topK) bytes of notes and flags for
+// each. Floor: one way of a flag, behind the way of the rows. Tested by ep/eptest against its twin, package alltoall on the CPU.
+
+// low_heads tells every rank how many rows and, for each of its experts, choices come. One block. quiet: none.
+__device__ __noinline__ void low_heads(const LowDispatchArgs &p, const Tables &b, u64 call, bool quiet) {
+    const Experts &x = p.d.ex.experts;
+    const Low &w = p.low;
+    for (u32 i = threadIdx.x; i < x.numRanks * w.headLines; i += blockDim.x) {
+        u32 to = i / w.headLines, at = i - to * w.headLines, n[2] = {b.total[to], p.d.meet.entry.call};
+        if (at > 0) {
+            u32 first = first_of(x, to), end = first_of(x, to + 1), g = first + 2 * (at - 1);
+            for (u32 j = 0; j < 2; j++)
+                n[j] = g + j < end ? b.experts[g + j] : 0;
+        }
+        if (quiet)
+            n[0] = n[1] = 0;
+        DELAY();
+        line_store((Line *)(p.d.ex.peers[to] + w.heads) + x.rank * w.headLines + at, n[0], n[1], (u32)call);
+    }
+}
+
+// A note's word: the expert's number at its rank, and the choice's order among the source's choices of it. NOWHERE: not there.
+#define NOWHERE ~0u
+
+// low_notes writes the notes of the warp's choices whose tokens the block pushes, and with RankInvariant their terms.
+__device__ __noinline__ void low_notes(const LowDispatchArgs &p, const Route &r, u32 *mine, u64 call) {
+    const DispatchArgs &d = p.d;
+    const Experts &x = d.ex.experts;
+    u32 lane = threadIdx.x & 31, lo, hi, topK = x.topK;
+    warp_tokens(r, threadIdx.x / 32, lo, hi);
+    for (u32 i = lo * topK; i < hi * topK; i += 32) {
+        u32 at = i + lane, rank = MAX_RANKS, token = quotient(at, x.inverseTopK), k = at - token * topK;
+        bool there = at < hi * topK, writes = there && token % gridDim.x == blockIdx.x;
+        int g = there ? choice_of(d, r, at, rank) : -1;
+        u32 same = __match_any_sync(~0u, g), order = 0;
+        if (g >= 0)
+            order = mine[g] + __popc(same & lanes_below());
+        __syncwarp();
+        if (g >= 0 && (same & lanes_below()) == 0)
+            mine[g] += __popc(same);
+        if (writes) {
+            float weight = ((const float *)d.weights)[at];
+            if (d.flags & TERMS) { // in k order; choices that go nowhere are last
+                u32 before = 0, all = 0, other;
+                for (u32 j = 0; j < topK; j++) {
+                    u32 goes = choice_of(d, r, token * topK + j, other) >= 0;
+                    before += j < k ? goes : 0;
+                    all += goes;
+                }
+                u32 place = g >= 0 ? before : all + k - before;
+                ((Term *)d.bank.terms)[(u64)token * topK + place] = Term{(int)at, g >= 0 ? (int)rank : -1, weight, (int)k};
+            }
+            u32 mask = r.masks[token];
+            for (u32 j = 0; mask != 0; j++, mask &= mask - 1) {
+                u32 to = __ffs(mask) - 1, row = sent_of(d, r, token)[j].row;
+                Line *note = (Line *)(d.ex.peers[to] + p.low.notes) + (u64)row * (1 + topK);
+                u32 word = g >= 0 && rank == to ? (u32)(g - first_of(x, to)) | order << 16 : NOWHERE;
+                DELAY();
+                line_store(note + 1 + k, word, __float_as_uint(weight), (u32)call);
+                if (k == 0)
+                    line_store(note, token | j << 16, 0, (u32)call);
+            }
+        }
+        __syncwarp();
+    }
+}
+
+// low_refuse tells all ranks that this one does not take part in the call. One block.
+__device__ void low_refuse(const LowDispatchArgs &p, const Route &r, u64 call) {
+    const Args &a = p.d.meet;
+    const Experts &x = p.d.ex.experts;
+    u32 t = threadIdx.x;
+    if (t < x.numRanks) {
+        u64 to = p.d.ex.peers[t];
+        store_relaxed(word_of(to, p.low.refused) + call % REFUSALS * MAX_RANKS + x.rank, call);
+        DELAY();
+        store_release(word_of(to, p.low.passed) + x.rank, call);
+    }
+    if (t == 0 && !(p.d.flags & REFUSE)) {
+        bank_of(p.low)->why = 1;
+        bank_of(p.low)->call = call;
+        report(a.ctl, a, record(BAD_TOKENS, x.rank, x.rank, r.fullest, min(p.d.tokens, p.d.ex.maxTokens)));
+    }
+}
+
+// low_send is the first half. GO, LEAVE, ELSEWHERE, or FAULT when this rank refuses.
+__device__ __noinline__ u32 low_send(const LowDispatchArgs &p, Shared &sh, Route &r, const LowBlock &lb, u32 *pool) {
+    const DispatchArgs &d = p.d;
+    const Experts &x = d.ex.experts;
+    const Low &w = p.low;
+    const Args &a = d.meet;
+    u32 t = threadIdx.x, warp = t / 32;
+    bool speaks = blockIdx.x == 0, quiet = false;
+    if (speaks && t < x.numRanks) {
+        DELAY();
+        store_relaxed(word_of(d.ex.peers[t], w.ready) + x.rank, lb.call);
+    }
+    start(d, r, x.numPhysical);
+    if (r.why) {
+        if (speaks)
+            low_refuse(p, r, lb.call);
+        return FAULT;
+    }
+    Tables b = tables_of(x, r.warps, pool);
+    count(d, r, b, true);
+    if (t < MAX_RANKS) {
+        r.keep[t] = t < x.numRanks ? b.total[t] : 0;
+        r.base[t] = x.rank * d.ex.maxTokens;
+        r.chunk[t] = 0;
+    }
+    __syncthreads();
+    if (warp < r.warps)
+        place_rows(d, r, b.perRank + warp * b.numRanks, true);
+    if (!lb.fresh) {
+        const u64 *ready = word_of(d.ex.peers[x.rank], w.ready) + t;
+        u32 why = t < x.numRanks ? wait_word(a, d.ex, w, ready, lb.call, t, lb.call, lb.epoch) : 0;
+        u32 state = low_verdict(a, sh, why, t, lb.call, 1);
+        if (state == LEAVE || state == ELSEWHERE)
+            return state;
+        quiet = state == REFUSED; // the second half finds that too
+    }
+    __syncthreads();
+    if (speaks)
+        low_heads(p, b, lb.call, quiet);
+    if (!quiet) {
+        if (warp < r.warps)
+            low_notes(p, r, b.perExpert + warp * b.numExperts, lb.call);
+        push_rows(d, r, 0, 0);
+        push_scales(d, r);
+    }
+    __syncthreads();
+    fence(a); // in each thread that stores a flag
+    u32 own = r.tokens > r.first ? (r.tokens - r.first + r.step - 1) / r.step : 0;
+    for (u32 i = t; i < own * d.ex.fan && !quiet; i += blockDim.x) {
+        u32 token = r.first + i / d.ex.fan * r.step, j = i % d.ex.fan;
+        if (j >= __popc(r.masks[token]))
+            continue;
+        Sent v = sent_of(d, r, token)[j];
+        DELAY();
+        store_relaxed(word_of(d.ex.peers[v.rank], w.landed) + v.row, lb.call);
+    }
+    if (!speaks)
+        return GO;
+    if (t < x.numRanks)
+        store_release(word_of(d.ex.peers[t], w.passed) + x.rank, lb.call);
+    if (t == 0) {
+        LowBank *bank = bank_of(w);
+        u64 copies = 0;
+        for (u32 i = 0; i < x.numRanks; i++)
+            copies += r.keep[i];
+        bank->call = lb.call;
+        bank->why = 0;
+        bank->tokens = r.tokens;
+        bank->copies = copies;
+        bank->own = r.keep[x.rank];
+        bank->bad = b.total[x.numRanks];
+    }
+    return GO;
+}
+
+// low_conclude writes counts and offsets of this rank, and counts. One block; empty after an error.
+__device__ __noinline__ void low_conclude(const LowDispatchArgs &p, const LowBlock &lb, const u32 *total, const u32 *offset, bool empty) {
+    const DispatchArgs &d = p.d;
+    const Experts &x = d.ex.experts;
+    u32 t = threadIdx.x, n = x.numLocal;
+    if (d.flags & REFUSE) // it has no bank
+        return;
+    LowBank *bank = bank_of(p.low);
+    int *counts = (int *)d.bank.counts, *offsets = (int *)d.bank.offsets;
+    u64 *stats = (u64 *)d.ex.stats;
+    if (t < x.numRanks)
+        bank->rows[t] = empty ? 0 : lb.rows[t + 1] - lb.rows[t];
+    for (u32 l = t; l < n; l += blockDim.x) {
+        u32 v = empty ? 0 : total[l];
+        counts[l] = v;
+        counts[n + l] = padded(v, x.alignment);
+        offsets[l] = empty ? 0 : offset[l];
+        stats[NUM_STATS + l] += v;
+        if (v)
+            atomicAdd(&stats[4], (u64)v);
+    }
+    if (t != 0)
+        return;
+    offsets[n] = empty ? 0 : offset[n];
+    *(int *)d.bank.numRows = empty ? 0 : lb.rows[x.numRanks];
+    *(int *)d.bank.numTokens = empty ? 0 : (int)bank->tokens;
+    ((int *)d.bank.dropped)[0] = empty ? 0 : (int)bank->bad;
+    ((int *)d.bank.dropped)[1] = 0;
+    if (empty)
+        return;
+    stats[0] += 1;
+    stats[1] += bank->tokens;
+    stats[2] += bank->copies;
+    stats[3] += bank->copies - bank->own;
+    stats[5] += bank->bad;
+}
+
+// low_places makes of the heads in base [numRanks, numLocal] each source's first slot of each expert. A whole block.
+__device__ __noinline__ void low_places(const Experts &x, LowBlock &lb, u32 *base, u32 *total, u32 *offset) {
+    u32 t = threadIdx.x, n = x.numLocal;
+    if (t == 0) {
+        lb.rows[0] = 0;
+        for (u32 i = 0; i < x.numRanks; i++)
+            lb.rows[i + 1] += lb.rows[i];
+    }
+    for (u32 l = t; l < n; l += blockDim.x) {
+        u32 sum = 0;
+        for (u32 i = 0; i < x.numRanks; i++) {
+            u32 v = base[i * n + l];
+            base[i * n + l] = sum;
+            sum += v;
+        }
+        total[l] = sum;
+    }
+    __syncthreads();
+    if (t < 32) {
+        u32 sum = 0;
+        for (u32 i = 0; i < n; i += 32) {
+            u32 all, before = warp_sum_before(i + t < n ? padded(total[i + t], x.alignment) : 0, all);
+            if (i + t < n)
+                offset[i + t] = sum + before;
+            sum += all;
+        }
+        if (t == 0)
+            offset[n] = sum;
+    }
+    __syncthreads();
+    for (u32 i = t; i < x.numRanks * n; i += blockDim.x)
+        base[i] += offset[i % n];
+    __syncthreads();
+}
+
+// low_index makes the index of the notes, a thread for each choice of each row, and waits for the rows. It returns to each thread why it
+// gave up, and on whom.
+__device__ u32 low_index(const LowDispatchArgs &p, const LowBlock &lb, const u32 *base, u32 &from) {
+    const DispatchArgs &d = p.d;
+    const Experts &x = d.ex.experts;
+    const Low &w = p.low;
+    u64 mine = d.ex.peers[x.rank];
+    u32 topK = x.topK, all = lb.rows[x.numRanks], id = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x, why;
+    for (u32 i = id; i < all * topK; i += step) {
+        u32 n = quotient(i, x.inverseTopK), k = i - n * topK, src = 0;
+        while (n >= lb.rows[src + 1])
+            src++;
+        u32 row = src * d.ex.maxTokens + n - lb.rows[src];
+        Line v;
+        if ((why = wait_line(d.meet, d.ex, w, (const Line *)(mine + w.notes) + (u64)row * (1 + topK) + 1 + k, v, lb.call, src, 0, 0)) != 0) {
+            from = src;
+            return why;
+        }
+        int slot = -1;
+        if (v.a != NOWHERE) {
+            slot = base[src * x.numLocal + (v.a & 0xffff)] + (v.a >> 16);
+            ((int *)(mine + d.bank.row))[slot] = row;
+            ((int *)(mine + d.bank.k))[slot] = k;
+            ((u32 *)(mine + d.bank.weight))[slot] = v.b;
+        }
+        ((int *)(mine + d.bank.slot))[row * topK + k] = slot;
+    }
+    for (u32 i = id; i < all; i += step) {
+        u32 src = 0;
+        while (i >= lb.rows[src + 1])
+            src++;
+        const u64 *flag = word_of(mine, w.landed) + src * d.ex.maxTokens + i - lb.rows[src];
+        if ((why = wait_word(d.meet, d.ex, w, flag, lb.call, src, 0, 0)) != 0) {
+            from = src;
+            return why;
+        }
+    }
+    return 0;
+}
+
+// low_recv is the second half. GO, LEAVE, REFUSED or ELSEWHERE, or FAULT when this rank had refused.
+__device__ __noinline__ u32 low_recv(const LowDispatchArgs &p, Shared &sh, LowBlock &lb, u32 *pool) {
+    const DispatchArgs &d = p.d;
+    const Experts &x = d.ex.experts;
+    const Low &w = p.low;
+    if (lb.why)
+        return FAULT;
+    u32 n = x.numLocal, why = 0, from = 0, *base = pool, *total = base + x.numRanks * n, *offset = total + n;
+    const Line *heads = (const Line *)(d.ex.peers[x.rank] + w.heads);
+    __syncthreads(); // the pool is free
+    for (u32 i = threadIdx.x; i < x.numRanks * w.headLines; i += blockDim.x) {
+        u32 src = i / w.headLines, at = i - src * w.headLines;
+        Line v;
+        if ((why = wait_line(d.meet, d.ex, w, heads + i, v, lb.call, src, lb.call, lb.epoch)) != 0) {
+            from = src;
+            break;
+        }
+        if (at == 0)
+            lb.rows[src + 1] = v.a;
+        if (at > 0 && 2 * (at - 1) < n)
+            base[src * n + 2 * (at - 1)] = v.a;
+        if (at > 0 && 2 * (at - 1) + 1 < n)
+            base[src * n + 2 * (at - 1) + 1] = v.b;
+    }
+    u32 state = low_verdict(d.meet, sh, why, from, lb.call, 1);
+    if (state != GO)
+        return state;
+    low_places(x, lb, base, total, offset);
+    if (blockIdx.x == 0)
+        low_conclude(p, lb, total, offset, false);
+    u32 first = first_of(x, x.rank);
+    pad(d, total - first, offset - first, blockDim.x);
+    why = low_index(p, lb, base, from);
+    return low_verdict(d.meet, sh, why, from, lb.call, 2);
+}
+
+// weft_low_dispatch: see above.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_low_dispatch(const __grid_constant__ LowDispatchArgs p) {
+    extern __shared__ __align__(128) u32 pool[];
+    __shared__ Shared sh;
+    __shared__ Route r;
+    __shared__ LowBlock lb;
+    follow();
+    const Args &a = p.d.meet;
+    u32 state = low_start(a, sh, lb, p.low, false);
+    if (state == GO && (p.low.phases & LOW_SEND))
+        state = low_send(p, sh, r, lb, pool);
+    if (state == GO && (p.low.phases & LOW_RECV))
+        state = low_recv(p, sh, lb, pool);
+    if (state != GO && blockIdx.x == 0)
+        low_conclude(p, lb, 0, 0, true);
+    low_end(a, sh, lb, p.low, state, p.d.flags & REFUSE, true);
+}
