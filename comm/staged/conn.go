@@ -18,9 +18,10 @@ type conn struct {
 	rank, size int         // in the group
 	limit      int         // bytes of device memory beyond which calls are cut
 	closed     atomic.Bool
-	bond       *bond   // of main: with the world below
-	main       *conn   // of the world
-	groups     []*conn // of main: all that Split made; the rank's goroutine alone uses it
+	left       atomic.Bool // of main: Without left the rank behind; its workspace goes with its device's
+	bond       *bond       // of main: with the world below
+	main       *conn       // of the world
+	groups     []*conn     // of main: all that Split made; the rank's goroutine alone uses it
 
 	work comm.Buffer // u8 [1, n] on the device; grows
 	host []byte      // what is copied to and from it; grows
@@ -68,9 +69,12 @@ func (c *conn) Close(ctx context.Context) error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	err := c.release()
+	var err error
+	if !c.left.Load() {
+		err = c.release()
+	}
 	for _, g := range c.groups {
-		if !g.closed.Swap(true) {
+		if !g.closed.Swap(true) && !c.left.Load() {
 			err = errors.Join(err, g.release())
 		}
 	}

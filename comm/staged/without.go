@@ -16,6 +16,10 @@ func (c *conn) Without(ctx context.Context, missing, stuck []int) (*comm.World, 
 	}
 	var err error
 	for _, each := range c.bond.conns {
+		if slices.Contains(stuck, each.world) { // its own Close is to come, and closes the driver's end
+			each.left.Store(true)
+			continue
+		}
 		if each.closed.Swap(true) {
 			continue
 		}
