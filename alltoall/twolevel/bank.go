@@ -32,6 +32,8 @@ type bank struct {
 	codes    []int32        // [relayed rows, topK]
 	token    []int32        // relayed row of each copy that is sent on
 	onMeta   []int32        // [copied rows, 2 topK]
+	first    []int32        // [ranks]: scratch
+	order    []int32        // received rows as they go back: by rank of the node, source node, token
 	join     exchange.Terms // of what came back, to a row for each that was relayed
 	locals   []int32        // [received rows, topK]
 	weights  []int32        // [received rows, topK]: the bits
@@ -44,7 +46,7 @@ type bank struct {
 type lists struct {
 	send  [2]comm.Buffer // sendBox: tokens, sendMeta
 	relay [4]comm.Buffer // relayBox: token, onMeta, start and item of join
-	back  [6]comm.Buffer // backBox: start, item, weight of home; start, item, weight of parts, or give and pass
+	back  [6]comm.Buffer // backBox: start, item, weight of home; start, item, weight of parts, or what is given and passed on
 }
 
 // hops are the rows of each leg: between this rank and the node's (out), and for each node between this rank and those of its
@@ -52,6 +54,8 @@ type lists struct {
 type hops struct {
 	outSend, outRecv []int   // [nodes]
 	inSend, inRecv   [][]int // [nodes][ranks]
+	backSend         []int   // [ranks]: rows to each of its own node on the way back, those of all source nodes in order
+	backRecv         []int   // [ranks]
 }
 
 func (x *Exchange) newBank(b *exchange.Bank) *bank {
@@ -72,9 +76,10 @@ func (x *Exchange) newBank(b *exchange.Bank) *bank {
 		relayX: b.Own(cfg.Wire, cfg.WireCols, relay), relayScales: b.Own(scale, scales, relay), relayMeta: b.Own(dtype.I32, 2*k, relay),
 		onX: b.Own(cfg.Wire, cfg.WireCols, on), onScales: b.Own(scale, scales, on), meta: b.Own(dtype.I32, 2*k, cfg.MaxRecvRows),
 		came: b.Own(cfg.DType, cfg.Hidden, came), sums: b.Own(cfg.DType, cfg.Hidden, sums), returned: b.Own(cfg.DType, cfg.Hidden, returned),
-		terms: newTerms(x.nodes, x.ranks),
+		terms: newTerms(x.nodes, x.ranks), first: make([]int32, x.ranks),
 	}
-	n.hops = hops{outSend: make([]int, x.nodes), outRecv: make([]int, x.nodes), inSend: table(x.nodes, x.ranks), inRecv: table(x.nodes, x.ranks)}
+	n.hops = hops{outSend: make([]int, x.nodes), outRecv: make([]int, x.nodes), inSend: table(x.nodes, x.ranks), inRecv: table(x.nodes, x.ranks),
+		backSend: make([]int, x.ranks), backRecv: make([]int, x.ranks)}
 	for range x.nodes {
 		n.send = append(n.send, x.relayTable.NewPlan(0))
 	}
@@ -93,6 +98,8 @@ func table(rows, cols int) [][]int {
 func (b *bank) settled(c *counts, node, local int) {
 	me := node*c.ranks + local
 	h := &b.hops
+	clear(h.backSend)
+	clear(h.backRecv)
 	relayed, copied, received := 0, 0, 0
 	for n := range c.nodes {
 		b.relayed[n], b.copied[n], b.received[n] = relayed, copied, received
@@ -104,6 +111,8 @@ func (b *bank) settled(c *counts, node, local int) {
 			h.inRecv[n][r] = c.at(n*c.ranks+r, me)
 			copied += h.inSend[n][r]
 			received += h.inRecv[n][r]
+			h.backSend[r] += h.inRecv[n][r]
+			h.backRecv[r] += h.inSend[n][r]
 		}
 	}
 	b.relayed[c.nodes], b.copied[c.nodes], b.received[c.nodes] = relayed, copied, received

@@ -8,26 +8,36 @@ import (
 
 // terms is how expert rows become partial rows or (RankInvariant) travel back, decided at Dispatch.
 type terms struct {
-	give []int32 // slots of the received rows in (row, k) order: what goes to the relays
+	give []int32 // slots of the received rows, by rank that they go to, source node, token and k
 	pass []int32 // rows that came to this relay, in the order in which they go to the sources: (relayed row, k)
 	sum  exchange.Terms
 	part exchange.Terms // of a rank's partial rows, else
 	at   []int32        // [rows, topK]: scratch
 
-	inSend, inRecv   [][]int // [nodes][ranks]: expert rows to and from the ranks of this node
-	outSend, outRecv []int   // [nodes]: to and from the nodes
-	given, came      []int   // [nodes+1]: first of each node
+	inSend, inRecv   []int // [ranks]: expert rows to and from the ranks of this node
+	outSend, outRecv []int // [nodes]: to and from the nodes
 }
 
 func newTerms(nodes, ranks int) terms {
-	return terms{inSend: table(nodes, ranks), inRecv: table(nodes, ranks), outSend: make([]int, nodes), outRecv: make([]int, nodes),
-		given: make([]int, nodes+1), came: make([]int, nodes+1)}
+	return terms{inSend: make([]int, ranks), inRecv: make([]int, ranks), outSend: make([]int, nodes), outRecv: make([]int, nodes)}
 }
 
-// prepareReturn decides what comes back and in which order, from this dispatch's plans and index alone.
+// prepareReturn decides what comes back and in which order, from this dispatch's plans and index alone. Received rows go back by
+// rank of the node that relayed them.
 func (x *Exchange) prepareReturn(s comm.Stream, b *bank, batch exchange.Batch) error {
-	t, topK := &b.terms, x.Cfg.TopK
-	to := b.lists.back[:]
+	b.order = b.order[:0]
+	for r := range x.ranks {
+		for n, rows := range b.hops.inRecv {
+			first := b.received[n]
+			for _, before := range rows[:r] {
+				first += before
+			}
+			for i := range rows[r] {
+				b.order = append(b.order, int32(first+i))
+			}
+		}
+	}
+	t, topK, to := &b.terms, x.Cfg.TopK, b.lists.back[:]
 	switch {
 	case x.Cfg.RankInvariant:
 		t.pack(b, topK)
@@ -38,15 +48,15 @@ func (x *Exchange) prepareReturn(s comm.Stream, b *bank, batch exchange.Batch) e
 		t.partial(b, topK)
 		return x.hands.give(s, b, backBox, to, b.out.tokenStart, b.out.byToken, nil, t.part.Start, t.part.Item, words(t.part.Weight))
 	}
-	return x.hands.give(s, b, backBox, to, b.out.tokenStart, b.out.byToken)
+	return x.hands.give(s, b, backBox, to, b.out.tokenStart, b.out.byToken, nil, b.order)
 }
 
-// partial lists the slots of each received row in k order.
+// partial lists the slots of each row that goes back, in k order.
 func (t *terms) partial(b *bank, topK int) {
 	p := &t.part
 	p.Start, p.Item, p.Weight = append(p.Start[:0], 0), p.Item[:0], p.Weight[:0]
-	for i := 0; i < len(b.Index.Slot); i += topK {
-		for _, slot := range b.Index.Slot[i : i+topK] {
+	for _, row := range b.order {
+		for _, slot := range b.Index.Slot[int(row)*topK : int(row+1)*topK] {
 			if slot >= 0 {
 				p.Item, p.Weight = append(p.Item, slot), append(p.Weight, b.Index.Weight[slot])
 			}
@@ -55,20 +65,18 @@ func (t *terms) partial(b *bank, topK int) {
 	}
 }
 
-// pack lists the slots of the received rows as they go to the relays.
+// pack lists the slots of the rows that go back.
 func (t *terms) pack(b *bank, topK int) {
 	t.give = t.give[:0]
-	row, nodes := 0, len(b.send)
-	for n := range nodes {
-		t.given[n] = len(t.give)
-		for r, rows := range b.hops.inRecv[n] {
-			before := len(t.give)
-			t.give = appendUsed(t.give, b.Index.Slot[row*topK:(row+rows)*topK])
-			t.inSend[n][r] = len(t.give) - before
-			row += rows
+	list := b.order
+	for r, rows := range b.hops.backSend {
+		before := len(t.give)
+		for _, row := range list[:rows] {
+			t.give = appendUsed(t.give, b.Index.Slot[int(row)*topK:int(row+1)*topK])
 		}
+		t.inSend[r] = len(t.give) - before
+		list = list[rows:]
 	}
-	t.given[nodes] = len(t.give)
 }
 
 // appendUsed appends what is not -1.
@@ -88,19 +96,19 @@ func (t *terms) relay(b *bank, topK int) {
 	for i := range t.at {
 		t.at[i] = -1
 	}
+	clear(t.outSend)
 	next := int32(0)
-	for n, p := range b.send {
-		t.came[n] = int(next)
-		for r := range t.inRecv[n] {
-			first := next
+	for r := range t.inRecv {
+		first := next
+		for n, p := range b.send {
+			before := next
 			for c := int(p.Start[r]); c < int(p.Start[r+1]); c++ {
 				next = number(t.at[(b.relayed[n]+int(p.Tokens[c]))*topK:], p.Locals[c*topK:(c+1)*topK], next)
 			}
-			t.inRecv[n][r] = int(next - first)
+			t.outSend[n] += int(next - before)
 		}
-		t.outSend[n] = int(next) - t.came[n]
+		t.inRecv[r] = int(next - first)
 	}
-	t.came[nodes] = int(next)
 	t.pass = appendUsed(t.pass[:0], t.at)
 }
 
@@ -154,55 +162,54 @@ func (x *Exchange) Combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bi
 	return err
 }
 
-// back is the legs of a Combine.
-type back struct {
-	inSend, inRecv   [][]int
-	outSend, outRecv []int
-	given, came      []int // first row of each node, of what goes to the relays and of what comes to this one
-}
-
 func (x *Exchange) comeBack(s comm.Stream, b *bank, t exchange.Taken) error {
-	list := &b.lists.back
-	l := back{b.hops.inRecv, b.hops.inSend, b.hops.outRecv, b.hops.outSend, b.received, b.copied}
+	list, h := &b.lists.back, &b.hops
+	inSend, inRecv, outSend, outRecv := h.backSend, h.backRecv, h.outRecv, h.outSend
 	home := sums{start: list[0], item: list[1]}
-	src := t.Y
+	var src comm.Buffer
 	var err error
 	switch {
 	case x.Cfg.RankInvariant:
 		n := &b.terms
-		l = back{n.inSend, n.inRecv, n.outSend, n.outRecv, n.given, n.came}
+		inSend, inRecv, outSend, outRecv = n.inSend, n.inRecv, n.outSend, n.outRecv
 		home.weight = list[2]
 		src, err = x.pack(s, &b.Out, t.Y, list[3])
 	case x.Cfg.Output == ep.ExpertRows:
-		if src, err = b.Out.Rows(x.Comm, b.received[x.nodes]); err == nil {
+		if src, err = b.Out.Rows(x.Comm, len(b.order)); err == nil {
 			err = x.hands.add(s, src, t.Y, sums{list[3], list[4], list[5]}, nil)
 		}
+	default:
+		src, err = x.pack(s, &b.Out, t.Y, list[3])
 	}
 	if err != nil {
 		return err
 	}
-	came, err := b.came.Rows(x.Comm, l.came[x.nodes])
+	came, err := b.came.Rows(x.Comm, total(inRecv))
 	if err != nil {
 		return err
 	}
-	for n := range x.nodes {
-		p := comm.Part{Dst: came.Slice(l.came[n], l.came[n+1]), Src: src.Slice(l.given[n], l.given[n+1])}
-		if err := x.leg(s, x.inside, p, l.inSend[n], l.inRecv[n], t.Tag); err != nil {
-			return err
-		}
+	if err := x.leg(s, x.inside, comm.Part{Dst: came, Src: src}, inSend, inRecv, t.Tag); err != nil {
+		return err
 	}
 	joined, err := x.joined(s, b, came)
 	if err != nil {
 		return err
 	}
-	returned, err := b.returned.Rows(x.Comm, home.item.Rows())
+	returned, err := b.returned.Rows(x.Comm, total(outRecv))
 	if err != nil {
 		return err
 	}
-	if err := x.leg(s, x.between, comm.Part{Dst: returned, Src: joined}, l.outSend, l.outRecv, t.Tag); err != nil {
+	if err := x.leg(s, x.between, comm.Part{Dst: returned, Src: joined}, outSend, outRecv, t.Tag); err != nil {
 		return err
 	}
 	return x.hands.add(s, t.Out.Slice(0, b.tokens), returned, home, t.Bias)
+}
+
+func total(counts []int) (n int) {
+	for _, v := range counts {
+		n += v
+	}
+	return n
 }
 
 // joined makes what this relay sends home: a sum for each row, or expert rows in the sources' order.

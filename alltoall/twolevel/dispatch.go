@@ -143,12 +143,16 @@ func (x *Exchange) route(b *bank, meta []int32) error {
 	}
 	b.token, b.onMeta = b.token[:0], b.onMeta[:0]
 	b.join.Start, b.join.Item = append(b.join.Start[:0], 0), b.join.Item[:0]
+	next := int32(0)
+	for r, rows := range b.hops.backRecv {
+		b.first[r] = next
+		next += int32(rows)
+	}
 	for n, p := range b.send {
 		first, end := b.relayed[n], b.relayed[n+1]
 		if err := p.Build(b.codes[first*topK:end*topK], topK); err != nil {
 			return err
 		}
-		base := int32(len(b.token))
 		for c, t := range p.Tokens {
 			row := first + int(t)
 			b.token = append(b.token, int32(row))
@@ -156,10 +160,17 @@ func (x *Exchange) route(b *bank, meta []int32) error {
 			b.onMeta = append(b.onMeta, meta[(2*row+1)*topK:(2*row+2)*topK]...)
 		}
 		for t := range end - first {
+			r := 0 // a row's copies are in rank order
 			for _, c := range p.ByToken[p.TokenStart[t]:p.TokenStart[t+1]] {
-				b.join.Item = append(b.join.Item, base+c)
+				for p.Start[r+1] <= c {
+					r++
+				}
+				b.join.Item = append(b.join.Item, b.first[r]+c-p.Start[r])
 			}
 			b.join.Start = append(b.join.Start, int32(len(b.join.Item)))
+		}
+		for r := range b.first {
+			b.first[r] += p.Start[r+1] - p.Start[r]
 		}
 	}
 	return nil

@@ -25,4 +25,13 @@
 // exchanges follow, in batches that do not fit alone.
 //
 // On an fp8 wire a row is quantised once, at its source; relays send the same bytes on.
+//
+// # On a GPU
+//
+// The host plans: ids, weights and counts come down, lists go up, and what the exchanger does with rows are kernels of
+// package internal/kernels and the drivers' alltoallv. Buffers of a Received have exact shapes. A Dispatch waits for its stream
+// several times and cannot be captured in a graph: it answers Unavailable then. A Combine enqueues alone. Memory is taken at
+// construction, for the worst case that MaxTokensPerRank and MaxRecvRows allow. Both levels must be those of nodes.Levels, which share
+// a stream, inside a driver that launches our kernels (comm/p2p), of at most 32 ranks in all. It has run over
+// internal/emulator, with NCCL's stand-in between nodes, and not yet on GPUs.
 package twolevel

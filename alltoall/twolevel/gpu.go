@@ -53,10 +53,7 @@ func (h *device) newBank(need *exchange.Need, b *bank) {
 	b.gpu = g
 	g.x, g.scales = b.Own(cfg.Wire, cfg.WireCols, slots), b.Own(scale, max(scales, 1), slots)
 	g.y = b.Own(cfg.DType, cfg.Hidden, x.Dev.OutputRows())
-	list := []*exchange.Mem{b.rows, b.relayX, b.relayMeta, b.onX, b.meta, b.came, b.sums, b.returned, &b.X, g.y}
-	if cfg.Output == ep.ExpertRows {
-		list = append(list, &b.Out)
-	}
+	list := []*exchange.Mem{b.rows, b.relayX, b.relayMeta, b.onX, b.meta, b.came, b.sums, b.returned, &b.X, &b.Out, g.y}
 	if x.scaled() {
 		list = append(list, b.scales, b.relayScales, b.onScales, &b.Scales)
 	}
@@ -83,6 +80,8 @@ func (h *device) newBank(need *exchange.Need, b *bank) {
 		words[backBox] += (recv + relay) * k
 	case cfg.Output == ep.ExpertRows:
 		words[backBox] += recv + 1 + 2*recv*k
+	default:
+		words[backBox] += recv
 	}
 	for i, n := range words {
 		g.boxes[i] = need.Buffer(dtype.I32, n+maxLists*boxAlign, 1)

@@ -17,31 +17,34 @@ import (
 	"github.com/weftgo/weft/internal/gputest"
 )
 
+// ranksOn opens ranks that share a GPU.
+func ranksOn(t testing.TB, gpu, ranks int, timeout time.Duration) *comm.World {
+	list := make([]comm.Device, ranks)
+	for i := range list {
+		list[i] = comm.Device{Kind: comm.CUDA, Index: gpu}
+	}
+	w, err := p2p.Open(context.Background(), p2p.Config{Devices: list, Timeout: timeout, Blocks: 2, Workspace: 1 << 20})
+	require.NoError(t, err)
+	return w
+}
+
 // openGPU makes nodes whose ranks share GPU 0, with p2p inside and, in place of NCCL, between.
 func openGPU(t testing.TB, numNodes, ranks int, timeout time.Duration) *comm.World {
 	t.Helper()
 	gputest.Device(t)
-	world := func(n int) *comm.World {
-		list := make([]comm.Device, n)
-		for i := range list {
-			list[i] = comm.Device{Kind: comm.CUDA}
-		}
-		w, err := p2p.Open(context.Background(), p2p.Config{Devices: list, Timeout: timeout, Blocks: 2, Workspace: 1 << 20})
-		require.NoError(t, err)
-		return w
-	}
-	return matrix(t, numNodes, ranks, world, world)
+	return matrix(t, numNodes, ranks, func(int) *comm.World { return ranksOn(t, 0, ranks, timeout) },
+		func() *comm.World { return ranksOn(t, 0, numNodes, timeout) })
 }
 
-// matrix makes a world of nodes from worlds inside and between.
-func matrix(t testing.TB, numNodes, ranks int, inside, between func(n int) *comm.World) *comm.World {
+// matrix makes a world of nodes from the worlds of each and of each column.
+func matrix(t testing.TB, numNodes, ranks int, inside func(node int) *comm.World, column func() *comm.World) *comm.World {
 	t.Helper()
 	list := make([]nodes.Node, numNodes)
 	for n := range list {
-		list[n].Inside = inside(ranks)
+		list[n].Inside = inside(n)
 	}
 	for range ranks {
-		for n, c := range between(numNodes).Local() {
+		for n, c := range column().Local() {
 			list[n].Between = append(list[n].Between, c)
 		}
 	}

@@ -60,10 +60,10 @@ func newRig(t *testing.T, create New, open Open) *rig {
 // create makes an exchanger that takes buffers of the host, wherever its ranks are.
 func (r *rig) create(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
 	x, err := r.make(ctx, c, cfg)
-	if err != nil || c.Device().Kind == comm.CPU {
-		return x, err
+	if err != nil {
+		return nil, err
 	}
-	return &remote{Exchanger: x, c: c}, nil
+	return OnHost(x, c), nil
 }
 
 // world returns a world of so many ranks: the one that was used before if it lives.
@@ -83,6 +83,14 @@ func (r *rig) close() {
 	for _, w := range r.worlds {
 		_ = w.Close(context.Background())
 	}
+}
+
+// OnHost makes of an exchanger on a GPU one that takes buffers of the host: it copies, waits, and copies back.
+func OnHost(x ep.Exchanger, c *comm.Comm) ep.Exchanger {
+	if c.Device().Kind == comm.CPU {
+		return x
+	}
+	return &remote{Exchanger: x, c: c}
 }
 
 // remote runs an exchanger on a GPU for tests that hold everything on the host: it copies to the device, waits, and
