@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/weftgo/weft/internal/race"
 	"github.com/weftgo/weft/internal/simd"
 )
 
@@ -246,10 +247,13 @@ func TestNothingIsAllocated(t *testing.T) {
 		p := Pack(make([]float32, 192*192), 192, 192, 192)
 		a, c := make([]float32, m*192), make([]float32, m*192)
 		rows := make([]int32, m)
-		require.LessOrEqual(t, testing.AllocsPerRun(20, func() { p.Mul(c, 192, a, 192, m, false) }), 0.5)
-		require.LessOrEqual(t, testing.AllocsPerRun(20, func() { p.MulRows(c, 192, a, 192, rows, true) }), 0.5)
 		panel := make([]float32, 64*PanelWidth)
 		require.Zero(t, testing.AllocsPerRun(20, func() { Panel(c, 192, a, 192, m, 64, panel, 16, false) }))
+		if race.Enabled {
+			continue // it makes pools forget: of 400 runs of this test 19 failed
+		}
+		require.LessOrEqual(t, testing.AllocsPerRun(20, func() { p.Mul(c, 192, a, 192, m, false) }), 0.5)
+		require.LessOrEqual(t, testing.AllocsPerRun(20, func() { p.MulRows(c, 192, a, 192, rows, true) }), 0.5)
 	}
 }
 
