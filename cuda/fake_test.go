@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -16,33 +15,18 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/standin"
 )
-
-const fakeEnv = "WEFT_TEST_FAKE_DRIVER"
 
 // withFake runs a test of this binary in a child process whose libcuda is testdata/libcuda.c. The parent returns false.
 func withFake(t *testing.T, env []string, flags ...string) bool {
 	t.Helper()
-	if os.Getenv(fakeEnv) != "" {
+	if standin.Inside() {
 		return true
 	}
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("this test compiles a library: no gcc")
-	}
-	source, err := filepath.Abs("testdata/libcuda.c")
-	require.NoError(t, err)
-	if _, err := os.Stat(source); err != nil {
-		t.Skip("this test needs its source folder: ", err)
-	}
-	lib := filepath.Join(t.TempDir(), "libcuda.so.1")
-	out, err := exec.Command(gcc, append(flags, "-shared", "-fPIC", "-O1", "-o", lib, source)...).CombinedOutput()
-	require.NoError(t, err, string(out))
-	child := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
-	child.Env = append(append(os.Environ(), fakeEnv+"=1", "WEFT_CUDA_LIB="+lib, "WEFT_REQUIRE_GPU=0", "CUDA_MODULE_LOADING="), env...)
-	out, err = child.CombinedOutput()
-	require.NoError(t, err, string(out))
-	return false
+	lib := filepath.Join(standin.Build(t, standin.CUDA.With(flags...)), standin.CUDA.File)
+	inside, _ := standin.Rerun(t, append([]string{"WEFT_CUDA_LIB=" + lib, "CUDA_MODULE_LOADING="}, env...)...)
+	return inside
 }
 
 func fake(t *testing.T) (*cuda.Device, *cuda.Stream) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/internal/proctest"
+	"github.com/weftgo/weft/internal/standin"
 	"github.com/weftgo/weft/nvshmem"
 	"github.com/weftgo/weft/symm"
 )
@@ -27,23 +27,8 @@ func fakes(t *testing.T, flags ...string) []string {
 	if proctest.Child() {
 		return nil
 	}
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("this test compiles libraries: no gcc")
-	}
-	dir := t.TempDir()
-	for out, source := range map[string]string{"libcuda.so.1": "../cuda/testdata/libcuda.c", "libnvshmem_host.so.3": "testdata/libnvshmem_host.c"} {
-		if _, err := os.Stat(source); err != nil {
-			t.Skip("this test needs the repository: ", err)
-		}
-		args := []string{"-shared", "-fPIC", "-O1", "-o", filepath.Join(dir, out), source}
-		if out != "libcuda.so.1" {
-			args = append(flags, args...)
-		}
-		text, err := exec.Command(gcc, args...).CombinedOutput()
-		require.NoError(t, err, string(text))
-	}
-	return []string{"WEFT_CUDA_LIB=" + filepath.Join(dir, "libcuda.so.1"), "WEFT_NVSHMEM_LIB=" + dir, "FAKE_SHARED=" + dir, "WEFT_REQUIRE_GPU=0"}
+	dir := standin.Build(t, standin.CUDA, standin.Library{File: "libnvshmem_host.so.3", Source: "nvshmem/testdata/libnvshmem_host.c", Flags: flags})
+	return []string{"WEFT_CUDA_LIB=" + filepath.Join(dir, "libcuda.so.1"), "WEFT_NVSHMEM_LIB=" + dir, "FAKE_SHARED=" + t.TempDir(), "WEFT_REQUIRE_GPU=0"}
 }
 
 // fake runs the test in processes with the stand-ins; the parent gets nil.

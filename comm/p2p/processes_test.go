@@ -5,8 +5,6 @@ package p2p
 import (
 	"context"
 	"errors"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -19,6 +17,7 @@ import (
 	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/internal/kernels"
 	"github.com/weftgo/weft/internal/proctest"
+	"github.com/weftgo/weft/internal/standin"
 	"github.com/weftgo/weft/symm"
 )
 
@@ -28,20 +27,10 @@ func fakes(t *testing.T) []string {
 	if proctest.Child() {
 		return nil
 	}
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("this test compiles libraries: no gcc")
-	}
-	dir := t.TempDir()
-	for out, source := range map[string]string{"libcuda.so.1": "../../cuda/testdata/libcuda.c", "libnvrtc.so.13": "testdata/libnvrtc.c"} {
-		if _, err := os.Stat(source); err != nil {
-			t.Skip("this test needs the repository: ", err)
-		}
-		text, err := exec.Command(gcc, "-shared", "-fPIC", "-O1", "-o", filepath.Join(dir, out), source).CombinedOutput()
-		require.NoError(t, err, string(text))
-	}
+	dir := standin.Build(t, standin.CUDA, standin.Library{File: "libnvrtc.so.13", Source: "comm/p2p/testdata/libnvrtc.c"})
+	own := t.TempDir()
 	return []string{"WEFT_CUDA_LIB=" + filepath.Join(dir, "libcuda.so.1"), "WEFT_NVRTC_LIB=" + filepath.Join(dir, "libnvrtc.so.13"),
-		"FAKE_SHARED=" + dir, "WEFT_CACHE_DIR=" + dir, "WEFT_REQUIRE_GPU=0"}
+		"FAKE_SHARED=" + own, "WEFT_CACHE_DIR=" + own, "WEFT_REQUIRE_GPU=0"}
 }
 
 func spanConfig(store *rendezvous.Client, here int) Config {

@@ -4,8 +4,6 @@ package p2p
 
 import (
 	"errors"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,21 +13,18 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/internal/standin"
 )
 
 // child runs a test of this binary again with other libraries. It reports true in the child.
 func child(t *testing.T, env ...string) bool {
 	t.Helper()
-	const mark = "WEFT_TEST_P2P_CHILD"
-	if os.Getenv(mark) == "1" {
+	start := time.Now()
+	inside, out := standin.Rerun(t, env...)
+	if inside {
 		return true
 	}
-	cmd := exec.Command(os.Args[0], "-test.v", "-test.run", "^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
-	cmd.Env = append(append(os.Environ(), mark+"=1", "WEFT_REQUIRE_GPU=0"), env...)
-	start := time.Now()
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		if strings.Contains(line, "RESULT") {
 			t.Logf("%s (%v in all)", strings.TrimSpace(line), time.Since(start).Round(time.Millisecond))
 		}
@@ -75,24 +70,12 @@ func TestNoCompiler(t *testing.T) {
 // fakeDriver compiles package cuda's stand-in for libcuda, which shows two GPUs.
 func fakeDriver(t *testing.T, flags ...string) string {
 	t.Helper()
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("this test compiles a library: no gcc")
-	}
-	source, err := filepath.Abs("../../cuda/testdata/libcuda.c")
-	require.NoError(t, err)
-	if _, err := os.Stat(source); err != nil {
-		t.Skip("this test needs its source folder: ", err)
-	}
-	lib := filepath.Join(t.TempDir(), "libcuda.so.1")
-	out, err := exec.Command(gcc, append(flags, "-shared", "-fPIC", "-O1", "-o", lib, source)...).CombinedOutput()
-	require.NoError(t, err, string(out))
-	return lib
+	return filepath.Join(standin.Build(t, standin.CUDA.With(flags...)), standin.CUDA.File)
 }
 
 // TestOldDriver opens a world on a driver that lacks a function.
 func TestOldDriver(t *testing.T) {
-	if os.Getenv("WEFT_TEST_P2P_CHILD") == "" {
+	if !standin.Inside() {
 		child(t, "WEFT_CUDA_LIB="+fakeDriver(t, "-DOLD"))
 		return
 	}
@@ -102,7 +85,7 @@ func TestOldDriver(t *testing.T) {
 // TestNoPeerAccess opens a world on two GPUs that cannot address each other: the error names the pair, before anything is
 // compiled or allocated.
 func TestNoPeerAccess(t *testing.T) {
-	if os.Getenv("WEFT_TEST_P2P_CHILD") == "" {
+	if !standin.Inside() {
 		child(t, "WEFT_CUDA_LIB="+fakeDriver(t))
 		return
 	}

@@ -47,7 +47,7 @@ var layers = map[string]int{
 	"comm/local":       3,
 	"comm/lockstep":    3,
 	"comm/rendezvous":  2,
-	"comm/nodes":       3,
+	"comm/nodes":       4,
 	"comm/p2p":         4,
 	"nccl":             4,
 	"nvshmem":          4,

@@ -1,5 +1,5 @@
-// Package nccltest is a stand-in of libnccl for tests on machines without a GPU, with a libcuda below it: gcc makes both from
-// the sources in testdata.
+// Package nccltest is a stand-in of libnccl for tests on machines without a GPU, with a libcuda below it: package
+// internal/standin makes both from the sources in testdata.
 //
 //	the test ── Run ──► the same test in a child process, whose WEFT_CUDA_LIB and WEFT_NCCL_LIB name the stand-ins
 //

@@ -19,7 +19,6 @@ func TestRun(t *testing.T) {
 	for version, flags := range map[string][]string{"2.30.7": nil, "2.24.3": {"-DVERSION=22403"}} {
 		t.Run(version, func(t *testing.T) {
 			inside, output := nccltest.Run(t, []string{"WEFT_TEST_WORD=" + version}, flags...)
-			require.Equal(t, inside, nccltest.Inside())
 			if inside {
 				l, err := nccl.Loaded()
 				require.NoError(t, err)

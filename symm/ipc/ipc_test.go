@@ -4,8 +4,6 @@ package ipc_test
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/comm/rendezvous"
 	"github.com/weftgo/weft/internal/proctest"
+	"github.com/weftgo/weft/internal/standin"
 	"github.com/weftgo/weft/symm"
 	"github.com/weftgo/weft/symm/ipc"
 )
@@ -26,19 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fake runs the test in processes whose driver is a stand-in with memory in files; the parent gets nil.
 func fake(t *testing.T, processes int, env ...string) *rendezvous.Client {
 	if !proctest.Child() {
-		gcc, err := exec.LookPath("gcc")
-		if err != nil {
-			t.Skip("this test compiles a library: no gcc")
-		}
-		const source = "../../cuda/testdata/libcuda.c"
-		if _, err := os.Stat(source); err != nil {
-			t.Skip("this test needs the repository: ", err)
-		}
-		dir := t.TempDir()
-		lib := filepath.Join(dir, "libcuda.so.1")
-		text, err := exec.Command(gcc, "-shared", "-fPIC", "-O1", "-o", lib, source).CombinedOutput()
-		require.NoError(t, err, string(text))
-		env = append(env, "WEFT_CUDA_LIB="+lib, "FAKE_SHARED="+dir, "WEFT_REQUIRE_GPU=0")
+		lib := filepath.Join(standin.Build(t, standin.CUDA), standin.CUDA.File)
+		env = append(env, "WEFT_CUDA_LIB="+lib, "FAKE_SHARED="+t.TempDir(), "WEFT_REQUIRE_GPU=0")
 	}
 	store, _ := proctest.Run(t, proctest.Config{Processes: processes, Env: env})
 	return store
