@@ -280,29 +280,6 @@ func TestPinnedAndCopies(t *testing.T) {
 	require.ErrorIs(t, r.s.Fill32(a+1, 0, 1), comm.Invalid)
 }
 
-func TestWaitEndsWithItsContext(t *testing.T) {
-	r := newRig(t)
-	flag := r.alloc(4)
-	require.NoError(t, r.s.Fill(flag, 0, 4))
-	require.NoError(t, r.s.Synchronize())
-	l := cuda.Linear(1, 1)
-	require.NoError(t, cuda.Run(r.s, r.function("spin"), &l, &spinParams{flag, uint64(5 * time.Second)}))
-	done, err := r.s.Query()
-	require.NoError(t, err)
-	require.False(t, done)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	require.ErrorIs(t, r.s.Wait(ctx), context.DeadlineExceeded)
-	require.Less(t, time.Since(start), time.Second)
-	other, err := r.NewStream(0) // the flag is set by another stream while the kernel runs
-	require.NoError(t, err)
-	require.NoError(t, other.Fill32(flag, 1, 1))
-	require.NoError(t, r.s.Wait(t.Context()))
-	require.Less(t, time.Since(start), 4*time.Second)
-	require.NoError(t, other.Close())
-}
-
 // One stream waits, without an SM, for a word that another writes.
 func TestStreamValues(t *testing.T) {
 	r := newRig(t)
