@@ -156,6 +156,9 @@ func (x *Exchange) Combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bi
 	if err != nil {
 		return err
 	}
+	if err := x.hands.begin(s, "combine"); err != nil {
+		return err
+	}
 	b := x.banks[t.Number]
 	err = x.comeBack(s, b, t)
 	t.Release()
@@ -189,6 +192,9 @@ func (x *Exchange) comeBack(s comm.Stream, b *bank, t exchange.Taken) error {
 		return err
 	}
 	if err := x.leg(s, x.inside, comm.Part{Dst: came, Src: src}, inSend, inRecv, t.Tag); err != nil {
+		return err
+	}
+	if err := x.hands.done(s, x.inside); err != nil {
 		return err
 	}
 	joined, err := x.joined(s, b, came)

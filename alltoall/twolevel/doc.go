@@ -30,7 +30,8 @@
 //
 // The host plans: ids, weights and counts come down, lists go up, and what the exchanger does with rows are kernels of
 // package internal/kernels and the drivers' alltoallv. Buffers of a Received have exact shapes. A Dispatch waits for its stream
-// several times and cannot be captured in a graph: it answers Unavailable then. A Combine enqueues alone. Memory is taken at
+// several times, and a Combine once, between its legs: work that fails on a GPU lets the stream go on, so nothing may be sent on
+// before it is known to have come. Neither can be captured in a graph; they answer Unavailable then. Memory is taken at
 // construction, for the worst case that MaxTokensPerRank and MaxRecvRows allow. Both levels must be those of nodes.Levels, which share
 // a stream, inside a driver that launches our kernels (comm/p2p), of at most 32 ranks in all. It has run over
 // internal/emulator, with NCCL's stand-in between nodes, and not yet on GPUs.

@@ -103,6 +103,11 @@ func Bytes(cfg ep.Config, nodes, ranks int) (symmetric, private int64) {
 // Dispatch sends each row once to each node that has one of its experts, and there once to each rank that has; see
 // [ep.Exchanger].
 func (x *Exchange) Dispatch(s comm.Stream, rows comm.Buffer, r ep.Routing) (*ep.Received, error) {
+	if !x.Closed() {
+		if err := x.hands.begin(s, "dispatch"); err != nil {
+			return nil, err
+		}
+	}
 	batch, cause, fatal := x.hands.read(s, rows, r)
 	if fatal != nil {
 		return nil, fatal

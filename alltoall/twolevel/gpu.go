@@ -102,6 +102,22 @@ func (h *device) seat(s comm.Stream, what string, b *exchange.GPUBank) (kernels.
 	return h.x.Dev.Seat(s, nil, h.note(what), b)
 }
 
+func (h *device) begin(s comm.Stream, what string) error {
+	seat, err := h.seat(s, what, nil)
+	if err != nil {
+		return err
+	}
+	on, err := seat.Stream.Capturing()
+	if err != nil {
+		return h.x.Dev.Failed(what, err)
+	}
+	if on {
+		return comm.Errorf("alltoall", h.x.Comm.WorldRank(), comm.Unavailable,
+			"%s: between nodes the host waits for what came, so a graph cannot capture it; call it outside of the graph", what)
+	}
+	return nil
+}
+
 func (h *device) read(s comm.Stream, rows comm.Buffer, r ep.Routing) (b exchange.Batch, cause, fatal error) {
 	x := h.x
 	if b, cause = x.Check(rows, r); cause != nil {
@@ -109,17 +125,6 @@ func (h *device) read(s comm.Stream, rows comm.Buffer, r ep.Routing) (b exchange
 			return b, nil, cause
 		}
 		return b, cause, nil
-	}
-	seat, err := h.seat(s, "dispatch", nil)
-	if err != nil {
-		return b, nil, err
-	}
-	if on, err := seat.Stream.Capturing(); err != nil || on {
-		if err != nil {
-			return b, nil, x.Dev.Failed("dispatch", err)
-		}
-		return b, nil, comm.Errorf("alltoall", x.Comm.WorldRank(), comm.Unavailable,
-			"dispatch: between nodes the host waits for the counts, so a graph cannot capture it; dispatch outside of the graph, or use agrs")
 	}
 	if b.NumTokens < 0 {
 		n := []int32{0}
@@ -157,6 +162,9 @@ func (h *device) agree(s comm.Stream, c *counts) error {
 	if err := x.between.AllGather(s, h.column, h.own); err != nil {
 		return err
 	}
+	if err := h.done(s, x.between); err != nil {
+		return err
+	}
 	if err := x.inside.AllGather(s, h.all, shaped(h.column, dtype.I32, 1, c.nodes*c.width)); err != nil {
 		return err
 	}
@@ -169,6 +177,10 @@ func (h *device) fetch(s comm.Stream, dst, src comm.Buffer) error {
 		return err
 	}
 	return comm.Copy(h.x.Comm, s, dst, src)
+}
+
+func (h *device) done(s comm.Stream, level *comm.Comm) error {
+	return level.Wait(context.Background(), s)
 }
 
 func (h *device) prepare(s comm.Stream, b *bank) error {

@@ -86,7 +86,7 @@ func TestTwinGPU(t *testing.T) {
 	})
 }
 
-// A dispatch cannot be captured, and says why; the exchanger stays usable.
+// A dispatch and a combine cannot be captured, and say why; the exchanger stays usable.
 func TestCaptureRefused(t *testing.T) {
 	dev := gputest.Device(t)
 	w := openGPU(t, 2, 2, 20*time.Second)
@@ -119,6 +119,16 @@ func TestCaptureRefused(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		st, err = dev.NewStream(0)
+		require.NoError(t, err)
+		if g, err = st.Capture(func() error {
+			refused = x.Combine(comm.Stream{Handle: st.Handle()}, rows, r.Y, r)
+			return nil
+		}); err == nil {
+			require.NoError(t, g.Close())
+		}
+		require.ErrorContains(t, refused, "combine: between nodes the host waits for what came, so a graph cannot capture it")
+		require.NoError(t, st.Close())
 		if err := x.Combine(comm.Stream{}, rows, r.Y, r); err != nil {
 			return err
 		}

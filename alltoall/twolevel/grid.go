@@ -72,6 +72,11 @@ func (g *grid) Do(s comm.Stream, op *comm.Op) error {
 		if err = g.between.AllGather(s, column, p.Src); err != nil {
 			return err
 		}
+		if column.Device().Kind != comm.CPU { // what failed must not go on
+			if err = g.between.Wait(context.Background(), s); err != nil {
+				return err
+			}
+		}
 		for n := range g.between.Size() {
 			if err = g.inside.AllGather(s, p.Dst.Slice(n*ranks*rows, (n+1)*ranks*rows), column.Slice(n*rows, (n+1)*rows)); err != nil {
 				return err

@@ -11,11 +11,16 @@ import (
 
 // hands is what handles rows and lists: the CPU, or a GPU for which the host plans. Lists are int32 [n, 1].
 type hands interface {
+	// begin refuses a stream on which the host cannot wait.
+	begin(s comm.Stream, what string) error
 	// read checks a Dispatch's arguments. Ids and weights of the batch are on the host, and rows are cut to its tokens. fatal is an
 	// error after which this rank cannot even refuse.
 	read(s comm.Stream, x comm.Buffer, r ep.Routing) (b exchange.Batch, cause, fatal error)
 	// agree exchanges the counts.
 	agree(s comm.Stream, c *counts) error
+	// done waits for what a level was asked to do. The next level may only be asked after that: work that failed on a GPU lets the
+	// stream go on, and would send on what never came.
+	done(s comm.Stream, level *comm.Comm) error
 	// prepare makes the memory of a bank that is about to be used fit for it.
 	prepare(s comm.Stream, b *bank) error
 	// give puts lists where rows are, into one of the bank's boxes, until that one is used again.
@@ -46,6 +51,8 @@ type sums struct{ start, item, weight comm.Buffer }
 // host is the hands of the CPU.
 type host struct{ x *Exchange }
 
+func (host) begin(comm.Stream, string) error { return nil }
+
 func (h host) read(_ comm.Stream, x comm.Buffer, r ep.Routing) (b exchange.Batch, cause, fatal error) {
 	if b, cause = h.x.Check(x, r); cause != nil && h.x.Closed() {
 		return b, nil, cause
@@ -59,6 +66,8 @@ func (h host) agree(s comm.Stream, c *counts) error {
 	}
 	return h.x.inside.AllGather(s, comm.Of(c.all, c.nodes*c.width), comm.Of(c.column, c.nodes*c.width))
 }
+
+func (host) done(comm.Stream, *comm.Comm) error { return nil }
 
 func (host) prepare(comm.Stream, *bank) error { return nil }
 
