@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weftgo/weft"
 	"github.com/weftgo/weft/benchmarks/exchange"
 	"github.com/weftgo/weft/benchmarks/record"
 	"github.com/weftgo/weft/comm"
@@ -59,9 +60,12 @@ func (s *session) exchangeCells() []exchange.Setup {
 			continue
 		}
 		for _, backend := range s.Backend {
+			if kind, _ := weft.ExchangerStrategy(backend); s.LowLatency && kind == "agrs" {
+				continue // it has no such mode
+			}
 			for _, tokens := range s.Tokens {
 				cell := exchange.Setup{Backend: backend, Hidden: s.Hidden, Experts: s.Experts, TopK: s.TopK, Intermediate: s.Intermediate,
-					Type: t, FP8: s.FP8, Skew: s.Skew, Zipf: s.Zipf, Seed: s.Seed}
+					Type: t, FP8: s.FP8, LowLatency: s.LowLatency, Skew: s.Skew, Zipf: s.Zipf, Seed: s.Seed}
 				for r := range s.Ranks {
 					if s.Zeros && r%2 == 1 {
 						cell.Tokens = append(cell.Tokens, 0)

@@ -70,6 +70,7 @@ type flags struct {
 	Intermediate int      `name:"intermediate" default:"256" help:"moe_layer: width of an expert."`
 	Zipf         float64  `name:"zipf" default:"0" help:"MoE: expert e is chosen in proportion to 1/(e+1)^zipf; 0 is even."`
 	FP8          bool     `name:"fp8" help:"MoE: dispatch rows as f8e4m3 with a scale per 128 values."`
+	LowLatency   bool     `name:"low-latency" help:"MoE: alltoall's mode for at most 256 tokens a rank; agrs is left out."`
 	Backend      []string `name:"backend" default:"agrs,alltoall" help:"MoE: exchange strategies: agrs, alltoall, auto, or vLLM's names."`
 }
 

@@ -25,6 +25,17 @@ func open(t *testing.T, ranks int) *comm.World {
 
 var small = Setup{Tokens: []int{5, 0, 7}, Hidden: 136, Experts: 8, TopK: 3, Intermediate: 12, Type: dtype.F32, Seed: 4}
 
+func TestLowLatencyIsExact(t *testing.T) {
+	s := small
+	s.Backend, s.LowLatency = "alltoall", true
+	d, c, err := Exchange(context.Background(), open(t, 3), s, suite.Timing{Iters: 3}, 2)
+	require.NoError(t, err)
+	require.Zero(t, d.Wrong)
+	require.Zero(t, c.Wrong)
+	s.Tokens = []int{257, 0, 0}
+	require.ErrorContains(t, s.Validate(), "LowLatency with MaxTokensPerRank 257 > 256")
+}
+
 func TestExchangeIsExact(t *testing.T) {
 	for _, backend := range []string{"agrs", "alltoall"} {
 		for _, dt := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16} {

@@ -66,7 +66,7 @@ type tensors struct {
 // tensors makes them.
 func (m *meter) tensors(c *comm.Comm) (*tensors, error) {
 	r := c.Rank()
-	t := &tensors{mover: mover{c: c}}
+	t := &tensors{mover: mover{c: c, lowLatency: m.LowLatency}}
 	in, err := typed(m.rows(r), m.Hidden, m.Type)
 	if err != nil {
 		return nil, err

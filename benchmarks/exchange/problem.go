@@ -53,14 +53,20 @@ func (p *problem) rows(rank int) []float32 {
 	return x
 }
 
-// source is where a received row came from.
+// source is where a received row came from; rank -1 is a gap.
 type source struct{ rank, token int }
 
 // arrivals lists what rank me must receive, in order: all tokens when everything is gathered, else those with an expert there.
 func (p *problem) arrivals(me int, everything bool) []source {
 	place := p.placement()
 	var list []source
+	gaps := func(end int) {
+		for p.LowLatency && len(list) < end*p.config().MaxTokensPerRank { // each rank's rows begin at a fixed one
+			list = append(list, source{rank: -1})
+		}
+	}
 	for r, ids := range p.ids {
+		gaps(r)
 		for t := range p.Tokens[r] {
 			here := everything
 			for _, e := range ids[t*p.TopK : (t+1)*p.TopK] {
@@ -72,6 +78,7 @@ func (p *problem) arrivals(me int, everything bool) []source {
 			}
 		}
 	}
+	gaps(len(p.ids))
 	return list
 }
 
@@ -84,6 +91,9 @@ func (p *problem) wrongRows(got *ep.Received, me int, everything bool) (wrong in
 	}
 	row := make([]float32, p.Hidden)
 	for i, from := range list {
+		if from.rank < 0 {
+			continue
+		}
 		if err := dtype.Float32s(row, got.X.RowBytes(i), got.X.DType()); err != nil {
 			return wrong + int64(p.Hidden)
 		}
@@ -105,6 +115,9 @@ func (p *problem) wrongSlots(got *ep.Received, list []source, me int) (wrong int
 	missing := map[[3]int]bool{} // the (rank, token, k) that must be somewhere
 	for _, from := range list {
 		for k := range p.TopK {
+			if from.rank < 0 {
+				continue
+			}
 			if owner, _ := place.Owner(int(p.ids[from.rank][from.token*p.TopK+k])); owner == me {
 				missing[[3]int{from.rank, from.token, k}] = true
 			}
@@ -150,6 +163,9 @@ func (p *problem) experts(got *ep.Received, me int, everything bool) error {
 	})
 	y := make([]float32, p.Hidden)
 	for i, from := range list {
+		if from.rank < 0 {
+			continue
+		}
 		for j := range y {
 			y[j] = scale[i] * p.value(from.rank, from.token, j)
 		}

@@ -21,6 +21,7 @@ type Setup struct {
 	Intermediate int // width of an expert, for Layer
 	Type         dtype.DType
 	FP8          bool    // dispatched rows are f8e4m3 with scales
+	LowLatency   bool    // the exchanger's mode for few tokens
 	Skew         float64 // the experts of rank 0 are chosen with this share; 0 means evenly
 	Zipf         float64 // expert e is chosen in proportion to 1/(e+1)^Zipf
 	Seed         uint64
@@ -39,7 +40,7 @@ func (s Setup) ranks() int { return len(s.Tokens) }
 // config is the exchanger's configuration.
 func (s Setup) config() ep.Config {
 	cfg := ep.Config{NumExperts: s.Experts, TopK: s.TopK, Hidden: s.Hidden, MaxTokensPerRank: max(1, slices.Max(s.Tokens)),
-		DType: s.Type, Output: ep.PartialRows}
+		DType: s.Type, Output: ep.PartialRows, LowLatency: s.LowLatency}
 	if s.FP8 {
 		cfg.Wire = dtype.F8E4M3
 	}

@@ -19,7 +19,9 @@ import (
 
 // TestGraph captures a dispatch and a combine of four ranks into a graph each, and replays them with other rows, experts,
 // weights and numbers of tokens, which are on the device. Every replay is compared with the CPU's bits.
-func TestGraph(t *testing.T, create New, open Open, dev *cuda.Device) { graphs(t, create, open, dev, 300) }
+func TestGraph(t *testing.T, create New, open Open, dev *cuda.Device) {
+	graphs(t, create, open, dev, 300)
+}
 
 // TestGraphLowLatency is TestGraph with as many tokens as Config.LowLatency takes, which create sets.
 func TestGraphLowLatency(t *testing.T, create New, open Open, dev *cuda.Device) {

@@ -161,7 +161,7 @@ func outOfOrder(ctx context.Context, c *comm.Comm, x ep.Exchanger) error {
 			return wrong("CombineRecv alone", j.two.CombineRecv(comm.Stream{}, out, j.r), "that CombineSend has not taken")
 		},
 		func() error {
-			return wrong("CombineSend of another shape", j.two.CombineSend(comm.Stream{}, comm.Of(make([]float32, 7), 7), j.r), "y is f32[1, 7]")
+			return wrong("CombineSend of another shape", j.two.CombineSend(comm.Stream{}, comm.Of(make([]float32, 7), 7), j.r), ", 7]")
 		},
 		j.back,
 		func() error {

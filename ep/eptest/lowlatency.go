@@ -17,7 +17,9 @@ import (
 // between them.
 func TestLowLatency(t *testing.T, create New, open Open) {
 	t.Run("whole calls", func(t *testing.T) { TestLevels(t, LowLatency(create), open, Levels{LowLatency: true}) })
-	t.Run("in halves", func(t *testing.T) { TestLevels(t, Halves(create), open, Levels{LowLatency: true, brief: testing.Short()}) })
+	t.Run("in halves", func(t *testing.T) {
+		TestLevels(t, Halves(create), open, Levels{LowLatency: true, brief: testing.Short()})
+	})
 }
 
 // TestTwinLowLatency is TestTwin with Config.LowLatency, for the cases that can have it, with as many tokens as it takes.

@@ -82,15 +82,30 @@ func TestTiming(t *testing.T) {
 		x.pair(w, "rows", "expert rows pulled", base, 1, 8)
 		t.Setenv("WEFT_COMBINE_PULL", "0")
 		x.pair(w, "rows", "expert rows pre-summed", base, 1, 10)
+		for _, warps := range []int{12, 16, 24} {
+			kernels.Trial.PartialThreads = 32 * warps
+			x.pair(w, "rows", fmt.Sprintf("expert rows pre-summed, %d warps", warps), base, 1, 10)
+		}
+		kernels.Trial.PartialThreads = 0
 		os.Unsetenv("WEFT_COMBINE_PULL")
 		narrow := partial
 		narrow.Hidden = 16
 		x.pair(w, "32-byte rows: index and counts", "32-byte rows", narrow, 0, 0)
+		if base.MaxTokensPerRank <= ep.MaxLowLatencyTokens {
+			low := base
+			low.LowLatency = true
+			x.pair(w, "low latency", "low latency, expert rows", low, 1, 10)
+			low.Output = ep.PartialRows
+			x.pair(w, "low latency", "low latency, partial rows", low, 1, 2)
+		}
 		base.Layout = ep.Expanded
 		x.pair(w, "expanded", "expert rows pulled", base, 8, 8)
 		fp8 := partial
 		fp8.Wire = dtype.F8E4M3
 		x.pair(w, "rows fp8", "partial rows", fp8, 2, 1)
+		kernels.Trial.NarrowByUnits = true
+		x.pair(w, "rows fp8 through registers", "partial rows", fp8, 2, 1)
+		kernels.Trial.NarrowByUnits = false
 	}
 	require.NoError(t, w.Close(context.Background()))
 }
