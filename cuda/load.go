@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -79,12 +78,7 @@ type Library struct {
 func Loaded() (Library, error) {
 	err := Init()
 	var l Library
-	if loaded.lib != nil {
-		l.Path, l.Tried = loaded.lib.Path(), loaded.lib.Tried()
-	}
-	if e := (*dl.NotFoundError)(nil); errors.As(err, &e) {
-		l.Tried = e.Tried
-	}
+	l.Path, l.Tried = dl.Outcome(loaded.lib, err)
 	if err == nil {
 		l.Version, err = Version()
 	}

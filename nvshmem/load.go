@@ -147,8 +147,8 @@ type Library struct {
 func Loaded() (Library, error) {
 	err := Init()
 	var l Library
+	l.Path, l.Tried = dl.Outcome(loaded.lib, err)
 	if loaded.lib != nil {
-		l.Path, l.Tried = loaded.lib.Path(), loaded.lib.Tried()
 		l.Version = loaded.version.String()
 	}
 	return l, err

@@ -3,6 +3,7 @@
 package dl
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -163,6 +164,15 @@ func TestNotFound(t *testing.T) {
 	require.ErrorAs(t, err, &none)
 	require.Len(t, none.Tried, 1)
 	require.Contains(t, none.Tried[0].Why, "file too short")
+
+	path, tried := Outcome(nil, fmt.Errorf("a binding: %w", err))
+	require.Empty(t, path)
+	require.Equal(t, none.Tried, tried)
+	path, tried = Outcome(&Library{path: "/lib/x", tried: []Attempt{{Path: "x"}}}, errors.New("it is too old"))
+	require.Equal(t, "/lib/x", path)
+	require.Len(t, tried, 1)
+	_, tried = Outcome(nil, errors.New("no cgo"))
+	require.Nil(t, tried)
 }
 
 // A companion is known by its bare name afterwards, though its folder is not in the loader's path.

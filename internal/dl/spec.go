@@ -1,6 +1,7 @@
 package dl
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -104,6 +105,18 @@ func (l *Library) Bind(rows []Symbol) ([]uintptr, error) {
 		return nil, &MissingError{Library: l.spec.Name, Path: l.path, Missing: missing}
 	}
 	return addrs, nil
+}
+
+// Outcome returns what a binding tells of its library: the file and every path that was tried. lib is nil and err the reason where none
+// was opened.
+func Outcome(lib *Library, err error) (path string, tried []Attempt) {
+	if e := (*NotFoundError)(nil); errors.As(err, &e) {
+		return "", e.Tried
+	}
+	if lib == nil {
+		return "", nil
+	}
+	return lib.path, lib.tried
 }
 
 // Open opens the first file that loads. The error is a [*NotFoundError].

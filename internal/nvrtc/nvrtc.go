@@ -1,7 +1,6 @@
 package nvrtc
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -100,12 +99,7 @@ type Library struct {
 func Loaded() (Library, error) {
 	err := Init()
 	l := Library{Version: loaded.version}
-	if loaded.lib != nil {
-		l.Path, l.Tried = loaded.lib.Path(), loaded.lib.Tried()
-	}
-	if e := (*dl.NotFoundError)(nil); errors.As(err, &e) {
-		l.Tried = e.Tried
-	}
+	l.Path, l.Tried = dl.Outcome(loaded.lib, err)
 	if err == nil {
 		l.Archs = archs()
 	}
