@@ -31,7 +31,7 @@ export WEFT_REQUIRE_GPU=1 WEFT_CACHE_DIR="$here/cache"
 cd tree
 timeout 120 "$here/eptest.test" -test.v -test.run 'GPU' >"$out/tests.log" 2>&1
 echo "tests rc $?, $(grep -c -- '--- PASS' "$out/tests.log") passed, $(grep -c -- '--- FAIL' "$out/tests.log") failed"
-WEFT_TIMING="$out/exchange.jsonl" timeout 60 "$here/eptest.test" -test.v -test.run TestTiming >"$out/timing.log" 2>&1
+WEFT_TIMING="$out/exchange.jsonl" timeout 90 "$here/eptest.test" -test.v -test.run TestTiming >"$out/timing.log" 2>&1
 echo "timing rc $?"
 grep ' tokens ' "$out/timing.log"
 if python3 -c 'import torch' 2>/dev/null; then timeout 100 python3 "$here/torch_exchange.py" "$out/torch.jsonl"; fi

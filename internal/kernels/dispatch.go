@@ -295,7 +295,7 @@ func (s *ExchangeSet) Dispatch(st *cuda.Stream, a *DispatchArgs, blocks int) err
 	l := cuda.Linear(blocks, Threads)
 	l.Shared = dispatchShared(x)
 	a.Bulk = 0
-	if at := (l.Shared + 127) / 128 * 128; s.sm90 && int(at)+bulkBytes <= s.shared && a.Tokens > fewTokens {
+	if at := (l.Shared + 127) / 128 * 128; s.sm90 && int(at)+bulkBytes <= s.shared && a.Tokens > fewTokens && !(a.FP8 != 0 && Trial.NarrowByUnits) {
 		a.Bulk = uint64(at)
 		l.Shared = at + bulkBytes
 	}
@@ -359,7 +359,7 @@ func (s *ExchangeSet) Quantise(st *cuda.Stream, a *QuantArgs, most int) error {
 // Partials makes partial rows.
 func (s *ExchangeSet) Partials(st *cuda.Stream, a *PartialArgs, most int) error {
 	l := s.over(int(a.MaxRows)*8, most) // a row for several warps where they are few
-	l.Block[0] = expertThreads
+	l.Block[0] = uint32(s.partialThreads(int(a.MaxRows)))
 	return run(s, st, s.partials, &l, a, nil)
 }
 
