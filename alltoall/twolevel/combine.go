@@ -43,12 +43,12 @@ func (x *Exchange) prepareReturn(s comm.Stream, b *bank, batch exchange.Batch) e
 		t.pack(b, topK)
 		t.relay(b, topK)
 		t.home(b, batch, topK)
-		return x.hands.give(s, b, backBox, to, t.sum.Start, t.sum.Item, words(t.sum.Weight), t.give, t.pass)
+		return x.give(s, b, backBox, to, t.sum.Start, t.sum.Item, words(t.sum.Weight), t.give, t.pass)
 	case x.Cfg.Output == ep.ExpertRows:
 		t.partial(b, topK)
-		return x.hands.give(s, b, backBox, to, b.out.tokenStart, b.out.byToken, nil, t.part.Start, t.part.Item, words(t.part.Weight))
+		return x.give(s, b, backBox, to, b.out.tokenStart, b.out.byToken, nil, t.part.Start, t.part.Item, words(t.part.Weight))
 	}
-	return x.hands.give(s, b, backBox, to, b.out.tokenStart, b.out.byToken, nil, b.order)
+	return x.give(s, b, backBox, to, b.out.tokenStart, b.out.byToken, nil, b.order)
 }
 
 // partial lists the slots of each row that goes back, in k order.

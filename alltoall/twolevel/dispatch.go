@@ -14,7 +14,7 @@ func (x *Exchange) cross(s comm.Stream, b *bank, batch exchange.Batch) (meta []i
 		b.sendMeta = append(b.sendMeta, b.out.codes[c*topK:(c+1)*topK]...)
 		b.sendMeta = append(b.sendMeta, words(batch.Weights[int(t)*topK:int(t+1)*topK])...)
 	}
-	if err := x.hands.give(s, b, sendBox, b.lists.send[:], b.out.tokens, b.sendMeta); err != nil {
+	if err := x.give(s, b, sendBox, b.lists.send[:], b.out.tokens, b.sendMeta); err != nil {
 		return nil, err
 	}
 	rows, scales := batch.X, batch.Scales
@@ -90,7 +90,7 @@ func (x *Exchange) fan(s comm.Stream, b *bank, meta []int32) error {
 	if err := x.route(b, meta); err != nil {
 		return err
 	}
-	if err := x.hands.give(s, b, relayBox, b.lists.relay[:], b.token, b.onMeta, b.join.Start, b.join.Item); err != nil {
+	if err := x.give(s, b, relayBox, b.lists.relay[:], b.token, b.onMeta, b.join.Start, b.join.Item); err != nil {
 		return err
 	}
 	topK := x.Cfg.TopK

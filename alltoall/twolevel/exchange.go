@@ -25,7 +25,8 @@ type Exchange struct {
 	banks              []*bank
 	counts             counts
 	parts              [4]comm.Part
-	op                 comm.Op // of Combine
+	given              [][]int32 // lists, on their way
+	op                 comm.Op   // of Combine
 
 	nodeCopies, crossNodeCopies atomic.Int64
 }

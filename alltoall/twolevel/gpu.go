@@ -188,7 +188,7 @@ func (h *device) prepare(s comm.Stream, b *bank) error {
 	return err
 }
 
-func (h *device) give(s comm.Stream, b *bank, box int, to []comm.Buffer, lists ...[]int32) error {
+func (h *device) give(s comm.Stream, b *bank, box int, to []comm.Buffer, lists [][]int32) error {
 	h.up = h.up[:0]
 	at := b.gpu.boxes[box]
 	for i, l := range lists {
@@ -255,7 +255,7 @@ func (h *device) receive(s comm.Stream, b *bank, batch exchange.Batch, dropped i
 	ix.Build(b.locals, floats(b.weights), cfg.TopK, x.NumLocal, cfg.Alignment)
 	small := [3]int32{int32(rows), int32(b.plan.DroppedIDs), int32(dropped)}
 	list := &b.gpu.index
-	if err := h.give(s, b, indexBox, list[:], ix.Row, ix.K, words(ix.Weight), ix.Counts, ix.Offsets, small[:1], small[1:]); err != nil {
+	if err := x.give(s, b, indexBox, list[:], ix.Row, ix.K, words(ix.Weight), ix.Counts, ix.Offsets, small[:1], small[1:]); err != nil {
 		return nil, err
 	}
 	slots := ix.NumSlots()

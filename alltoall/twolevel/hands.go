@@ -24,7 +24,7 @@ type hands interface {
 	// prepare makes the memory of a bank that is about to be used fit for it.
 	prepare(s comm.Stream, b *bank) error
 	// give puts lists where rows are, into one of the bank's boxes, until that one is used again.
-	give(s comm.Stream, b *bank, box int, to []comm.Buffer, lists ...[]int32) error
+	give(s comm.Stream, b *bank, box int, to []comm.Buffer, lists [][]int32) error
 	// take returns on the host what other ranks wrote into words.
 	take(s comm.Stream, b *bank, words comm.Buffer) ([]int32, error)
 	// gather copies row list[i] of src to row i of dst, zeros for -1.
@@ -44,6 +44,12 @@ const (
 	indexBox
 	numBoxes
 )
+
+// give is the hands', with lists that it keeps in one place, so that a call allocates nothing.
+func (x *Exchange) give(s comm.Stream, b *bank, box int, to []comm.Buffer, lists ...[]int32) error {
+	x.given = append(x.given[:0], lists...)
+	return x.hands.give(s, b, box, to, x.given)
+}
 
 // sums is exchange.Terms where rows are. weight may be the zero Buffer.
 type sums struct{ start, item, weight comm.Buffer }
@@ -71,7 +77,7 @@ func (host) done(comm.Stream, *comm.Comm) error { return nil }
 
 func (host) prepare(comm.Stream, *bank) error { return nil }
 
-func (host) give(_ comm.Stream, _ *bank, _ int, to []comm.Buffer, lists ...[]int32) error {
+func (host) give(_ comm.Stream, _ *bank, _ int, to []comm.Buffer, lists [][]int32) error {
 	for i, l := range lists {
 		to[i] = comm.Of(l, 1)
 	}
