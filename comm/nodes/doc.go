@@ -19,4 +19,8 @@
 // sums in rank order in both drivers that is one fixed order too, but not that of one world of all ranks. Counts on the device are
 // gathered first, on the CPU alone. What has no such form answers Unavailable: alltoallv across nodes, counts on a GPU, and
 // Split where there are several nodes of several ranks. [Levels] gives the groups inside and between, which have both.
+//
+// On GPUs the steps of an operation are enqueued one behind the other. When a rank's step gives up, at its deadline or because a
+// peer died, its stream goes on to the next: ranks of other nodes may get what never came, and hear of the failure some
+// milliseconds later, at a later Wait. Who must know first waits in between, on the levels, as alltoall/twolevel does.
 package nodes
