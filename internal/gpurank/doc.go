@@ -2,6 +2,7 @@
 //
 //	Streams   the rank's own stream and those of its caller, one after the other
 //	Memory    copies between the host and the device through pinned memory
+//	Pool      device memory that stays until the world closes
 //	Kept      a copy of an Op that outlives the call, for messages
 //	CodeOf    the class of an error of the packages below
 package gpurank

@@ -26,10 +26,14 @@ func TestKept(t *testing.T) {
 	counts[0], parts[0] = 99, comm.Part{}
 	require.Equal(t, "all_gatherv #7", k.Label())
 	require.Equal(t, "all_gatherv #7 f32[2, 3] counts [1 2]", k.String())
-	send, _ := k.Counts()
-	require.Equal(t, []int{1, 2}, send)
+	before, _ := k.Counts()
+	require.Equal(t, []int{1, 2}, before)
 	require.Equal(t, comm.AllGatherV, k.Kind())
 	require.Zero(t, testing.AllocsPerRun(10, func() { k.Keep(&op) }))
+	k.Keep(&comm.Op{Kind: comm.AllToAllV, Send: comm.OnDevice(comm.Buffer{}, comm.Buffer{}, 1)})
+	send, recv := k.Counts()
+	require.Nil(t, send, "not those of the operation before")
+	require.Nil(t, recv)
 }
 
 func TestCodeOf(t *testing.T) {
@@ -108,4 +112,16 @@ func TestMemory(t *testing.T) {
 	near := comm.At(m.Device, 4096, dtype.F32, 1, 1, 1)
 	require.ErrorContains(t, m.Copy(nil, comm.Stream{Handle: 1}, near, near), "the default streams")
 	require.NoError(t, errors.Join(m.Close(), s.Close(), other.Close(), d.Close()))
+}
+
+// Sizes are rounded up by little, and what is given back is handed out again.
+func TestClass(t *testing.T) {
+	for bytes, want := range map[int]int{0: 256, 1: 256, 257: 512, 4096: 4096, 4097: 4608, 1<<20 + 1: 1<<20 + 1<<17} {
+		require.Equal(t, want, class(bytes), "%d bytes", bytes)
+	}
+	for n := 1; n < 1<<22; n += 997 {
+		require.GreaterOrEqual(t, class(n), n)
+		require.LessOrEqual(t, class(n), max(256, n+n/8+256))
+		require.Zero(t, class(n)%256)
+	}
 }

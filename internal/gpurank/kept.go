@@ -32,8 +32,12 @@ func (k *Kept) Keep(op *comm.Op) {
 // Kind returns the kept operation's kind.
 func (k *Kept) Kind() comm.OpKind { return k.op.Kind }
 
-// Counts returns the kept host counts, which the next Keep overwrites.
-func (k *Kept) Counts() (send, recv []int) { return k.send, k.recv }
+// Counts returns the kept host counts, nil where there are none. The next Keep overwrites them.
+func (k *Kept) Counts() (send, recv []int) {
+	send, _ = k.op.Send.Host()
+	recv, _ = k.op.Recv.Host()
+	return send, recv
+}
 
 // Label is the name and the number of the operation.
 func (k *Kept) Label() string { return k.op.Label() }

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
-	"github.com/weftgo/weft/internal/gpurank"
 	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/internal/notes"
 )
 
 // NCCL cannot tell ranks that are in different calls: they hang or mix their data. The local members of a group compare their
@@ -21,65 +20,17 @@ import (
 // numNotes is how many calls a member may be ahead of another and still be compared.
 const numNotes = 64
 
-// note is one call.
-type note struct {
-	id, signature atomic.Uint64
-
-	mu   sync.Mutex // of what follows
-	op   gpurank.Kept
-	text string // not empty: no operation, but this
-}
-
-// write fills the note with call id.
-func (n *note) write(id, signature uint64, op *comm.Op, text string) {
-	n.id.Store(0)
-	n.mu.Lock()
-	n.text = text
-	if op != nil {
-		n.op.Keep(op)
-	}
-	n.mu.Unlock()
-	n.signature.Store(signature)
-	n.id.Store(id)
-}
-
-// differs reports whether the note is of call id and has another signature.
-func (n *note) differs(id, signature uint64) bool {
-	return n.id.Load() == id && n.signature.Load() != signature && n.id.Load() == id
-}
-
-// describe returns the call in words.
-func (n *note) describe() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.text != "" {
-		return n.text
-	}
-	return n.op.String()
-}
-
-// rows returns the host counts of an alltoallv for a peer: what is sent there and expected from there.
-func (n *note) rows(peer int) (send, recv int, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	to, from := n.op.Counts()
-	if n.text != "" || n.op.Kind() != comm.AllToAllV || peer >= len(to) || peer >= len(from) {
-		return 0, 0, false
-	}
-	return to[peer], from[peer], true
-}
-
 // agree notes a collective and compares. text is for calls that are no Op.
 func (c *conn) agree(op *comm.Op, text string) error {
 	k := c.calls.Add(1)
 	if c.g.numLocal == 1 {
 		return nil
 	}
-	signature := hash(text)
+	signature := notes.Hash(text)
 	if op != nil {
 		signature = op.Signature()
 	}
-	c.notes[k%numNotes].write(k, signature, op, text)
+	c.notes[k%numNotes].Write(k, signature, op, text)
 	pairs := op != nil && op.Kind == comm.AllToAllV
 	for i := range c.g.conns {
 		p := c.g.conns[i].Load()
@@ -87,19 +38,11 @@ func (c *conn) agree(op *comm.Op, text string) error {
 			continue
 		}
 		n := &p.notes[k%numNotes]
-		if n.differs(k, signature) || pairs && n.id.Load() == k && c.unequal(i, n) != "" {
+		if n.Differs(k, signature) || pairs && n.ID() == k && c.unequal(i, n) != "" {
 			return c.judge(func() *verdict { return c.g.compare(k) })
 		}
 	}
 	return nil
-}
-
-func hash(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return h
 }
 
 // refuse answers a call that cannot be done with err, or, where the members are all here and disagree, with that.
@@ -111,7 +54,7 @@ func (c *conn) refuse(op *comm.Op, err error) error {
 		return e
 	}
 	k := c.calls.Load()
-	if !c.meet(func(p *conn) bool { return p.notes[k%numNotes].id.Load() >= k || p.calls.Load() > k }) {
+	if !c.meet(func(p *conn) bool { return p.notes[k%numNotes].ID() >= k || p.calls.Load() > k }) {
 		return err
 	}
 	if c.stale() {
@@ -152,7 +95,7 @@ func (g *group) compare(k uint64) *verdict {
 	var first *conn
 	for i := range g.conns {
 		p := g.conns[i].Load()
-		if p == nil || p.notes[k%numNotes].id.Load() != k {
+		if p == nil || p.notes[k%numNotes].ID() != k {
 			continue
 		}
 		if first == nil {
@@ -160,15 +103,15 @@ func (g *group) compare(k uint64) *verdict {
 			continue
 		}
 		a, b := &first.notes[k%numNotes], &p.notes[k%numNotes]
-		if b.differs(k, a.signature.Load()) {
+		if b.Differs(k, a.Signature()) {
 			return &verdict{a: first.rank, b: i, text: fmt.Sprintf("ranks disagree: rank %d calls %s, rank %d calls %s",
-				g.members[first.rank], a.describe(), g.members[i], b.describe())}
+				g.members[first.rank], a.String(), g.members[i], b.String())}
 		}
 	}
 	for i := range g.conns {
 		for j := range g.conns {
 			p, q := g.conns[i].Load(), g.conns[j].Load()
-			if p == nil || q == nil || p.notes[k%numNotes].id.Load() != k || q.notes[k%numNotes].id.Load() != k {
+			if p == nil || q == nil || p.notes[k%numNotes].ID() != k || q.notes[k%numNotes].ID() != k {
 				continue
 			}
 			if text := p.unequal(j, &q.notes[k%numNotes]); text != "" {
@@ -180,10 +123,10 @@ func (g *group) compare(k uint64) *verdict {
 }
 
 // unequal says whether what c sends to a peer is not what the peer's note expects, or the other way round.
-func (c *conn) unequal(peer int, theirs *note) string {
-	mine := &c.notes[theirs.id.Load()%numNotes]
-	sends, expects, ok := mine.rows(peer)
-	theirSends, theirExpects, ok2 := theirs.rows(c.rank)
+func (c *conn) unequal(peer int, theirs *notes.Note) string {
+	mine := &c.notes[theirs.ID()%numNotes]
+	sends, expects, ok := mine.Rows(peer)
+	theirSends, theirExpects, ok2 := theirs.Rows(c.rank)
 	a, b := c.g.members[c.rank], c.g.members[peer]
 	switch {
 	case !ok || !ok2:
@@ -196,7 +139,7 @@ func (c *conn) unequal(peer int, theirs *note) string {
 }
 
 // mailbox is the latest messages between c and one other member.
-type mailbox struct{ sent, received [8]note }
+type mailbox struct{ sent, received [8]notes.Note }
 
 // box returns the mailbox for a member.
 func (c *conn) box(member int) *mailbox {
@@ -231,8 +174,8 @@ func (c *conn) agreeMessage(op *comm.Op) error {
 	if op.Kind == comm.Recv {
 		mine, theirs = &c.box(peer).received[k%8], &p.box(c.rank).sent[k%8]
 	}
-	mine.write(k, h, op, "")
-	if !theirs.differs(k, h) {
+	mine.Write(k, h, op, "")
+	if !theirs.Differs(k, h) {
 		return nil
 	}
 	a, b, first, second := c.rank, peer, mine, theirs
@@ -241,7 +184,7 @@ func (c *conn) agreeMessage(op *comm.Op) error {
 	}
 	return c.judge(func() *verdict {
 		return &verdict{a: a, b: b, text: fmt.Sprintf("ranks disagree: rank %d calls %s, rank %d calls %s",
-			c.g.members[a], first.describe(), c.g.members[b], second.describe())}
+			c.g.members[a], first.String(), c.g.members[b], second.String())}
 	})
 }
 

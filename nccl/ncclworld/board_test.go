@@ -54,7 +54,7 @@ func TestCompare(t *testing.T) {
 	conns := board(3)
 	for i, rows := range []int{2, 2, 4} {
 		conns[i].calls.Store(1)
-		conns[i].notes[1].write(1, reduction(rows).Signature(), reduction(rows), "")
+		conns[i].notes[1].Write(1, reduction(rows).Signature(), reduction(rows), "")
 	}
 	v := conns[1].g.compare(1)
 	require.Equal(t, [2]int{0, 2}, [2]int{v.a, v.b})
@@ -62,7 +62,7 @@ func TestCompare(t *testing.T) {
 	for i, counts := range [][2][]int{{{0, 1, 2}, {0, 3, 0}}, {{3, 0, 0}, {1, 0, 0}}, {{0, 0, 0}, {9, 0, 0}}} {
 		op := reduction(9)
 		op.Kind, op.Send, op.Recv = comm.AllToAllV, comm.Host(counts[0]), comm.Host(counts[1])
-		conns[i].notes[2].write(2, op.Signature(), op, "")
+		conns[i].notes[2].Write(2, op.Signature(), op, "")
 	}
 	require.Equal(t, "rank 0 sends 2 rows to rank 2, which expects 9", conns[0].g.compare(2).text)
 }

@@ -57,12 +57,12 @@ func (c *conn) fill(op *comm.Op) error {
 	}
 	for {
 		stage := c.r.stage
-		needed := c.recipe.Fill(op, uint64(stage.addr), uint64(stage.size))
-		if needed <= uint64(stage.size) {
+		needed := c.recipe.Fill(op, uint64(stage.Addr), uint64(stage.Size))
+		if needed <= uint64(stage.Size) {
 			return nil
 		}
 		// The old stage may be in use by what was enqueued, so it is kept until the world closes.
-		b, err := c.r.pool.take(int(2 * needed))
+		b, err := c.r.pool.Take(int(2 * needed))
 		if err != nil {
 			return gpurank.Fail(op.Label(), c.r.index, fmt.Errorf("a workspace of %d bytes for rows with gaps: %w", 2*needed, err))
 		}

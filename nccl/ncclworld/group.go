@@ -9,6 +9,7 @@ import (
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/nccl"
+	"github.com/weftgo/weft/nccl/internal/notes"
 	"github.com/weftgo/weft/nccl/internal/recipe"
 )
 
@@ -62,7 +63,7 @@ type conn struct {
 	recipe     recipe.Recipe
 
 	calls    atomic.Uint64 // collectives begun
-	notes    [numNotes]note
+	notes    [numNotes]notes.Note
 	sent     []atomic.Uint64 // messages begun, by member
 	received []atomic.Uint64
 	messages []atomic.Pointer[mailbox] // what the latest were, by member

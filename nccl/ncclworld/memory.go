@@ -31,7 +31,7 @@ func (c *conn) Free(b comm.Buffer) error {
 	if err := c.open("free"); err != nil {
 		return err
 	}
-	if err := c.r.pool.give(b.Addr()); err != nil {
+	if err := c.r.pool.Give(b.Addr()); err != nil {
 		return comm.Errorf("free", c.r.index, comm.Invalid, "%w", err)
 	}
 	return nil

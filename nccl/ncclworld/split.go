@@ -69,20 +69,20 @@ func (w *world) untilDead(ctx context.Context) (context.Context, func()) {
 // gather exchanges the wishes through NCCL itself, on the rank's own stream.
 func (c *conn) gather(ctx context.Context, comms *nccl.Communicator, color, key int) ([]wish, error) {
 	n := len(c.g.members)
-	mine, err := c.r.pool.take((n + 1) * wishBytes)
+	mine, err := c.r.pool.Take((n + 1) * wishBytes)
 	if err != nil {
 		return nil, gpurank.Fail("split", c.r.index, err)
 	}
 	defer func() {
 		if err == nil { // else a kernel may still write there
-			_ = c.r.pool.give(mine.addr)
+			_ = c.r.pool.Give(mine.Addr)
 		}
 	}()
 	raw := make([]byte, n*wishBytes)
 	binary.LittleEndian.PutUint64(raw, uint64(color))
 	binary.LittleEndian.PutUint64(raw[8:], uint64(key))
-	all := mine.addr + wishBytes
-	if err = c.r.aside.Upload(mine.addr, raw[:wishBytes]); err != nil {
+	all := mine.Addr + wishBytes
+	if err = c.r.aside.Upload(mine.Addr, raw[:wishBytes]); err != nil {
 		return nil, gpurank.Fail("split", c.r.index, err)
 	}
 	if err = c.r.streams.Order(c.r.streams.Own); err != nil {
@@ -90,7 +90,7 @@ func (c *conn) gather(ctx context.Context, comms *nccl.Communicator, color, key 
 	}
 	b := &c.recipe.Batch
 	b.Before, b.After = b.Before[:0], b.After[:0]
-	b.Calls = append(b.Calls[:0], nccl.Call{Kind: nccl.AllGather, Src: uint64(mine.addr), Dst: uint64(all), Count: wishBytes, Type: nccl.Uint8})
+	b.Calls = append(b.Calls[:0], nccl.Call{Kind: nccl.AllGather, Src: uint64(mine.Addr), Dst: uint64(all), Count: wishBytes, Type: nccl.Uint8})
 	if r := comms.Begin(c.r.streams.Own, b); r != nccl.Success {
 		if err = c.slow(&comm.Op{Kind: comm.AllGather}, comms, r); err != nil {
 			return nil, c.relabel("split", err)

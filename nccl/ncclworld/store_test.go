@@ -20,15 +20,3 @@ func TestLostStore(t *testing.T) {
 		require.ErrorIs(t, e, comm.Remote)
 	}
 }
-
-// Sizes are rounded up by little, and what is given back is handed out again.
-func TestClass(t *testing.T) {
-	for bytes, want := range map[int]int{0: 256, 1: 256, 257: 512, 4096: 4096, 4097: 4608, 1<<20 + 1: 1<<20 + 1<<17} {
-		require.Equal(t, want, class(bytes), "%d bytes", bytes)
-	}
-	for n := 1; n < 1<<22; n += 997 {
-		require.GreaterOrEqual(t, class(n), n)
-		require.LessOrEqual(t, class(n), max(256, n+n/8+256))
-		require.Zero(t, class(n)%256)
-	}
-}

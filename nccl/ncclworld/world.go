@@ -69,16 +69,16 @@ type rank struct {
 	memory  gpurank.Memory
 	aside   *cuda.Stream // for work that waits for no rank
 
-	pool  pool
-	word  uintptr // what barriers add up
-	stage block   // where rows without gaps are made of rows with gaps
+	pool  gpurank.Pool
+	word  uintptr       // what barriers add up
+	stage gpurank.Block // where rows without gaps are made of rows with gaps
 
 	mu    sync.Mutex              // of changes to conns
 	conns atomic.Pointer[[]*conn] // of all groups that are not closed
 }
 
 func (r *rank) open() (err error) {
-	r.pool.dev = r.dev
+	r.pool.Device = r.dev
 	if err = r.streams.Open(r.dev); err != nil {
 		return err
 	}
@@ -117,15 +117,15 @@ func (r *rank) remove(c *conn) {
 
 // zeroed returns cleared memory.
 func (r *rank) zeroed(bytes int) (uintptr, error) {
-	b, err := r.pool.take(bytes)
+	b, err := r.pool.Take(bytes)
 	if err != nil {
 		return 0, err
 	}
-	err = r.aside.Fill(b.addr, 0, bytes)
+	err = r.aside.Fill(b.Addr, 0, bytes)
 	if err == nil {
 		err = r.aside.Wait(context.Background())
 	}
-	return b.addr, err
+	return b.Addr, err
 }
 
 // device is where the rank's buffers live.
@@ -170,7 +170,7 @@ func (w *world) free() error {
 		if r.aside != nil {
 			errs = append(errs, r.aside.Close())
 		}
-		errs = append(errs, r.memory.Close(), r.streams.Close(), r.pool.close(), r.dev.Close())
+		errs = append(errs, r.memory.Close(), r.streams.Close(), r.pool.Close(), r.dev.Close())
 	}
 	return errors.Join(errs...)
 }

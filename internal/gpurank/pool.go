@@ -1,4 +1,4 @@
-package ncclworld
+package gpurank
 
 import (
 	"errors"
@@ -9,16 +9,17 @@ import (
 	"github.com/weftgo/weft/cuda"
 )
 
-// block is a piece of device memory.
-type block struct {
-	addr uintptr
-	size int
+// Block is a piece of device memory, of Size bytes.
+type Block struct {
+	Addr uintptr
+	Size int
 }
 
-// pool keeps a device's memory until the world closes: freeing device memory waits for kernels, and kernels wait for other
-// ranks. What is given back is handed out again for the same size class.
-type pool struct {
-	dev  *cuda.Device
+// Pool keeps a device's memory until the world closes: freeing device memory waits for kernels, and kernels wait for other
+// ranks. What is given back is handed out again for the same size class. Any goroutine may use it.
+type Pool struct {
+	Device *cuda.Device
+
 	mu   sync.Mutex
 	used map[uintptr]int // sizes
 	free map[int][]uintptr
@@ -30,7 +31,8 @@ func class(bytes int) int {
 	return (max(bytes, 1) + step - 1) / step * step
 }
 
-func (p *pool) take(bytes int) (block, error) {
+// Take returns at least so many bytes; what is in them is not defined.
+func (p *Pool) Take(bytes int) (Block, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.used == nil {
@@ -41,17 +43,18 @@ func (p *pool) take(bytes int) (block, error) {
 		addr := list[len(list)-1]
 		p.free[size] = list[:len(list)-1]
 		p.used[addr] = size
-		return block{addr, size}, nil
+		return Block{addr, size}, nil
 	}
-	addr, err := p.dev.Alloc(size)
+	addr, err := p.Device.Alloc(size)
 	if err != nil {
-		return block{}, err
+		return Block{}, err
 	}
 	p.used[addr] = size
-	return block{addr, size}, nil
+	return Block{addr, size}, nil
 }
 
-func (p *pool) give(addr uintptr) error {
+// Give takes memory of Take back. Nothing that was enqueued may still use it.
+func (p *Pool) Give(addr uintptr) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	size, ok := p.used[addr]
@@ -63,16 +66,17 @@ func (p *pool) give(addr uintptr) error {
 	return nil
 }
 
-func (p *pool) close() error {
+// Close frees everything.
+func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
 	for addr := range p.used {
-		errs = append(errs, p.dev.Free(addr))
+		errs = append(errs, p.Device.Free(addr))
 	}
 	for _, list := range p.free {
 		for _, addr := range list {
-			errs = append(errs, p.dev.Free(addr))
+			errs = append(errs, p.Device.Free(addr))
 		}
 	}
 	p.used, p.free = nil, nil
