@@ -33,3 +33,10 @@ func TestBriefLowLatencyGPU(t *testing.T) {
 	gputest.Device(t)
 	eptest.TestBriefLowLatency(t, newAlltoall, openGPU)
 }
+
+func TestRoundsGPU(t *testing.T) {
+	gputest.Device(t)
+	for name, create := range roundsOn {
+		t.Run(name, func(t *testing.T) { eptest.TestRounds(t, create, openGPU) })
+	}
+}

@@ -22,6 +22,14 @@ func TestSame(t *testing.T) {
 	eptest.TestSame(t, openHost, map[string]eptest.New{"agrs": newAgrs, "alltoall": newAlltoall})
 }
 
+func TestRounds(t *testing.T) {
+	for name, create := range roundsOn {
+		t.Run(name, func(t *testing.T) { eptest.TestRounds(t, create, openHost) })
+	}
+}
+
+var roundsOn = map[string]eptest.New{"alltoall": newAlltoall, "agrs": newAgrs, "low latency": eptest.LowLatency(newAlltoall), "low latency in halves": eptest.Halves(newAlltoall)}
+
 func TestBrief(t *testing.T) {
 	t.Run("alltoall", func(t *testing.T) { eptest.TestBrief(t, newAlltoall, openHost, eptest.BriefInvariant) })
 	t.Run("agrs", func(t *testing.T) { eptest.TestBrief(t, newAgrs, openHost) })
