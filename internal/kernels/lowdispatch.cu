@@ -25,15 +25,44 @@ __device__ __noinline__ void low_heads(const LowDispatchArgs &p, const Tables &b
 // A note's word: the expert's number at its rank, and the choice's order among the source's choices of it. NOWHERE: not there.
 #define NOWHERE ~0u
 
-// low_notes writes the notes of the warp's choices whose tokens the block pushes, and with RankInvariant their terms.
+// low_note writes choice at's note for each rank that its token goes to, and with RankInvariant its term. g is the expert, of
+// rank, or -1; order is the choice's among those of g.
+__device__ __forceinline__ void low_note(const LowDispatchArgs &p, const Route &r, u32 at, int g, u32 rank, u32 order, u64 call) {
+    const DispatchArgs &d = p.d;
+    const Experts &x = d.ex.experts;
+    u32 topK = x.topK, token = quotient(at, x.inverseTopK), k = at - token * topK;
+    float weight = ((const float *)d.weights)[at];
+    if (d.flags & TERMS) { // in k order; choices that go nowhere are last
+        u32 before = 0, all = 0, other;
+        for (u32 j = 0; j < topK; j++) {
+            u32 goes = choice_of(d, r, token * topK + j, other) >= 0;
+            before += j < k ? goes : 0;
+            all += goes;
+        }
+        u32 place = g >= 0 ? before : all + k - before;
+        ((Term *)d.bank.terms)[(u64)token * topK + place] = Term{(int)at, g >= 0 ? (int)rank : -1, weight, (int)k};
+    }
+    u32 mask = r.masks[token];
+    for (u32 j = 0; mask != 0; j++, mask &= mask - 1) {
+        u32 to = __ffs(mask) - 1, row = sent_of(d, r, token)[j].row;
+        Line *note = (Line *)(d.ex.peers[to] + p.low.notes) + (u64)row * (1 + topK);
+        u32 word = g >= 0 && rank == to ? (u32)(g - first_of(x, to)) | order << 16 : NOWHERE;
+        DELAY();
+        line_store(note + 1 + k, word, __float_as_uint(weight), (u32)call);
+        if (k == 0)
+            line_store(note, token | j << 16, 0, (u32)call);
+    }
+}
+
+// low_notes writes the notes of the warp's choices whose tokens the block pushes.
 __device__ __noinline__ void low_notes(const LowDispatchArgs &p, const Route &r, u32 *mine, u64 call) {
     const DispatchArgs &d = p.d;
     const Experts &x = d.ex.experts;
     u32 lane = threadIdx.x & 31, lo, hi, topK = x.topK;
     warp_tokens(r, threadIdx.x / 32, lo, hi);
     for (u32 i = lo * topK; i < hi * topK; i += 32) {
-        u32 at = i + lane, rank = MAX_RANKS, token = quotient(at, x.inverseTopK), k = at - token * topK;
-        bool there = at < hi * topK, writes = there && token % gridDim.x == blockIdx.x;
+        u32 at = i + lane, rank = MAX_RANKS;
+        bool there = at < hi * topK;
         int g = there ? choice_of(d, r, at, rank) : -1;
         u32 same = __match_any_sync(~0u, g), order = 0;
         if (g >= 0)
@@ -41,31 +70,66 @@ __device__ __noinline__ void low_notes(const LowDispatchArgs &p, const Route &r,
         __syncwarp();
         if (g >= 0 && (same & lanes_below()) == 0)
             mine[g] += __popc(same);
-        if (writes) {
-            float weight = ((const float *)d.weights)[at];
-            if (d.flags & TERMS) { // in k order; choices that go nowhere are last
-                u32 before = 0, all = 0, other;
-                for (u32 j = 0; j < topK; j++) {
-                    u32 goes = choice_of(d, r, token * topK + j, other) >= 0;
-                    before += j < k ? goes : 0;
-                    all += goes;
-                }
-                u32 place = g >= 0 ? before : all + k - before;
-                ((Term *)d.bank.terms)[(u64)token * topK + place] = Term{(int)at, g >= 0 ? (int)rank : -1, weight, (int)k};
-            }
-            u32 mask = r.masks[token];
-            for (u32 j = 0; mask != 0; j++, mask &= mask - 1) {
-                u32 to = __ffs(mask) - 1, row = sent_of(d, r, token)[j].row;
-                Line *note = (Line *)(d.ex.peers[to] + p.low.notes) + (u64)row * (1 + topK);
-                u32 word = g >= 0 && rank == to ? (u32)(g - first_of(x, to)) | order << 16 : NOWHERE;
-                DELAY();
-                line_store(note + 1 + k, word, __float_as_uint(weight), (u32)call);
-                if (k == 0)
-                    line_store(note, token | j << 16, 0, (u32)call);
-            }
-        }
+        if (there && quotient(at, x.inverseTopK) % gridDim.x == blockIdx.x)
+            low_note(p, r, at, g, rank, order, call);
         __syncwarp();
     }
+}
+
+// low_few says whether the short way does, of few.cu: a thread is a choice, a lane a token.
+__device__ __forceinline__ bool low_few(const LowDispatchArgs &p, const Route &r) {
+    const Experts &x = p.d.ex.experts;
+    return r.tokens <= FEW_TOKENS && r.tokens * x.topK <= FEW_CHOICES && x.numPhysical <= FEW_EXPERTS && r.tokens * p.d.ex.fan <= FEW_SENT;
+}
+
+// low_count_few counts, and places the rows of the block's tokens. Choices of each expert are counted by the block that speaks alone.
+__device__ __noinline__ void low_count_few(const LowDispatchArgs &p, Route &r, Few &f, Tables &b, int g) {
+    const DispatchArgs &d = p.d;
+    const Experts &x = d.ex.experts;
+    u32 t = threadIdx.x, choices = r.tokens * x.topK;
+    if (t < FEW_CHOICES) {
+        f.expert[t] = g;
+        f.rank[t] = g >= 0 ? rank_of(x, g) : MAX_RANKS;
+    }
+    if (t < FEW_TOKENS)
+        r.few[t] = 0;
+    if (t < MAX_RANKS)
+        r.base[t] = x.rank * d.ex.maxTokens;
+    __syncthreads();
+    if (g >= 0)
+        atomicOr(&r.few[quotient(t, x.inverseTopK)], 1u << f.rank[t]);
+    u32 bad = __syncthreads_count(t < choices && g < 0);
+    b.total = f.total;
+    b.experts = f.total + x.numRanks + 1;
+    if (t == 0)
+        f.total[x.numRanks] = bad;
+    if (t < 32) {
+        few_rows(d, r, f);
+        __syncwarp();
+        few_sent(d, r, f);
+    }
+    for (u32 i = t - 32; blockIdx.x == 0 && t >= 32 && i < x.numPhysical; i += blockDim.x - 32)
+        b.experts[i] = few_total(f, i, choices);
+    __syncthreads();
+    if (t < MAX_RANKS)
+        r.keep[t] = t < x.numRanks ? f.total[t] : 0;
+}
+
+// low_count is the general way.
+__device__ __noinline__ void low_count(const LowDispatchArgs &p, Route &r, Tables &b, u32 *pool) {
+    const DispatchArgs &d = p.d;
+    const Experts &x = d.ex.experts;
+    u32 t = threadIdx.x, warp = t / 32;
+    b = tables_of(x, r.warps, pool);
+    count(d, r, b, true);
+    if (t < MAX_RANKS) {
+        r.keep[t] = t < x.numRanks ? b.total[t] : 0;
+        r.base[t] = x.rank * d.ex.maxTokens;
+        r.chunk[t] = 0;
+    }
+    __syncthreads();
+    if (warp < r.warps)
+        place_rows(d, r, b.perRank + warp * b.numRanks, true);
 }
 
 // low_refuse tells all ranks that this one does not take part in the call. One block.
@@ -87,13 +151,14 @@ __device__ void low_refuse(const LowDispatchArgs &p, const Route &r, u64 call) {
 }
 
 // low_send is the first half. GO, LEAVE, ELSEWHERE, or FAULT when this rank refuses.
-__device__ __noinline__ u32 low_send(const LowDispatchArgs &p, Shared &sh, Route &r, const LowBlock &lb, u32 *pool) {
+__device__ __noinline__ u32 low_send(const LowDispatchArgs &p, Shared &sh, Route &r, const LowBlock &lb, Few &f, u32 *pool) {
     const DispatchArgs &d = p.d;
     const Experts &x = d.ex.experts;
     const Low &w = p.low;
     const Args &a = d.meet;
     u32 t = threadIdx.x, warp = t / 32;
     bool speaks = blockIdx.x == 0, quiet = false;
+    int id = t < min(d.tokens * x.topK, FEW_CHOICES) ? ((const int *)d.ids)[t] : -1; // on its way while the block begins
     if (speaks && t < x.numRanks) {
         DELAY();
         store_relaxed(word_of(d.ex.peers[t], w.ready) + x.rank, lb.call);
@@ -104,16 +169,14 @@ __device__ __noinline__ u32 low_send(const LowDispatchArgs &p, Shared &sh, Route
             low_refuse(p, r, lb.call);
         return FAULT;
     }
-    Tables b = tables_of(x, r.warps, pool);
-    count(d, r, b, true);
-    if (t < MAX_RANKS) {
-        r.keep[t] = t < x.numRanks ? b.total[t] : 0;
-        r.base[t] = x.rank * d.ex.maxTokens;
-        r.chunk[t] = 0;
-    }
-    __syncthreads();
-    if (warp < r.warps)
-        place_rows(d, r, b.perRank + warp * b.numRanks, true);
+    Tables b = {};
+    bool few = low_few(p, r);
+    u32 token = quotient(t, x.inverseTopK);
+    int g = few && t < r.tokens * x.topK ? place_of(x, x.rank, token, id) : -1;
+    if (few)
+        low_count_few(p, r, f, b, g);
+    else
+        low_count(p, r, b, pool);
     if (!lb.fresh) {
         const u64 *ready = word_of(d.ex.peers[x.rank], w.ready) + t;
         u32 why = t < x.numRanks ? wait_word(a, d.ex, w, ready, lb.call, t, lb.call, lb.epoch) : 0;
@@ -126,7 +189,9 @@ __device__ __noinline__ u32 low_send(const LowDispatchArgs &p, Shared &sh, Route
     if (speaks)
         low_heads(p, b, lb.call, quiet);
     if (!quiet) {
-        if (warp < r.warps)
+        if (few && t < r.tokens * x.topK && token % gridDim.x == blockIdx.x)
+            low_note(p, r, t, g, g >= 0 ? f.rank[t] : MAX_RANKS, g >= 0 ? few_order(f, t) : 0, lb.call);
+        else if (!few && warp < r.warps)
             low_notes(p, r, b.perExpert + warp * b.numExperts, lb.call);
         push_rows(d, r, 0, 0);
         push_scales(d, r);
@@ -315,11 +380,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_low_dispatch(const
     __shared__ Shared sh;
     __shared__ Route r;
     __shared__ LowBlock lb;
+    __shared__ __align__(16) Few f;
     follow();
     const Args &a = p.d.meet;
     u32 state = low_start(a, sh, lb, p.low, false);
     if (state == GO && (p.low.phases & LOW_SEND))
-        state = low_send(p, sh, r, lb, pool);
+        state = low_send(p, sh, r, lb, f, pool);
     if (state == GO && (p.low.phases & LOW_RECV))
         state = low_recv(p, sh, lb, pool);
     if (state != GO && blockIdx.x == 0)
