@@ -1,6 +1,11 @@
 package nccl
 
-import "github.com/weftgo/weft/cuda"
+import (
+	"unsafe"
+
+	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/nccl/internal/calls"
+)
 
 // RowCopy copies Rows rows of Width bytes on a device. A pitch is the bytes from the start of one row to that of the next.
 type RowCopy struct{ Dst, DstPitch, Src, SrcPitch, Width, Rows uint64 }
@@ -41,7 +46,8 @@ func (c *Communicator) Advance(b *Batch) Result {
 		return InvalidArgument
 	}
 	b.job.ctx, b.job.comm = uint64(c.dev.Context()), c.handle()
-	return enqueueC(&b.job, b.Calls, b.Before, b.After, c.msg)
+	return Result(calls.Enqueue(unsafe.Pointer(&b.job), unsafe.Pointer(unsafe.SliceData(b.Calls)), unsafe.Pointer(unsafe.SliceData(b.Before)),
+		unsafe.Pointer(unsafe.SliceData(b.After)), c.msg))
 }
 
 // Failure makes an [Error] of a result of Begin, Advance or State, with the library's last message; nil of Success and InProgress.
@@ -53,7 +59,7 @@ func CopyRows(dev *cuda.Device, s *cuda.Stream, x RowCopy) error {
 		return err
 	}
 	j := job{ctx: uint64(dev.Context()), stream: uint64(s.Handle())}
-	if r := copyC(&j, &x); r != Success {
+	if r := Result(calls.Copy(unsafe.Pointer(&j), unsafe.Pointer(&x))); r != Success {
 		return r
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/dtype"
+	"github.com/weftgo/weft/nccl/internal/calls"
 )
 
 // Type is an ncclDataType_t.
@@ -105,20 +106,20 @@ func init() {
 	}
 }
 
-// Enqueue issues calls as one group on s. It returns when they are launched; in a non-blocking communicator ctx ends that
+// Enqueue issues a list of calls as one group on s. It returns when they are launched; in a non-blocking communicator ctx ends that
 // wait, after which the communicator must be aborted.
-func (c *Communicator) Enqueue(ctx context.Context, s *cuda.Stream, calls ...Call) error {
-	for i := range calls {
-		if k := calls[i].Kind; k >= AlltoAll {
-			if err := needs(callAlltoAll + int(k-AlltoAll)); err != nil {
+func (c *Communicator) Enqueue(ctx context.Context, s *cuda.Stream, list ...Call) error {
+	for i := range list {
+		if k := list[i].Kind; k >= AlltoAll {
+			if err := needs(calls.AlltoAll + int(k-AlltoAll)); err != nil {
 				return err
 			}
 		}
 	}
-	b := &Batch{Calls: calls}
+	b := &Batch{Calls: list}
 	for r := c.Begin(s, b); r != Success; r = c.Advance(b) {
 		if r != InProgress {
-			return c.Failure(r, fmt.Sprintf("a group of %d calls", len(calls)))
+			return c.Failure(r, fmt.Sprintf("a group of %d calls", len(list)))
 		}
 		if err := c.Ready(ctx); err != nil {
 			return err
@@ -128,8 +129,8 @@ func (c *Communicator) Enqueue(ctx context.Context, s *cuda.Stream, calls ...Cal
 }
 
 // Simulate returns the microseconds that the library expects of a group. Nothing is launched.
-func (c *Communicator) Simulate(s *cuda.Stream, calls ...Call) (float32, error) {
-	if err := needs(callSimulate); err != nil {
+func (c *Communicator) Simulate(s *cuda.Stream, list ...Call) (float32, error) {
+	if err := needs(calls.Simulate); err != nil {
 		return 0, err
 	}
 	c.mu.Lock()
@@ -138,8 +139,8 @@ func (c *Communicator) Simulate(s *cuda.Stream, calls ...Call) (float32, error) 
 		return 0, &Error{Call: "GroupSimulateEnd", Result: InvalidArgument}
 	}
 	var micros float32
-	j := &job{ctx: uint64(c.dev.Context()), comm: c.handle(), stream: uint64(s.Handle()), numOps: int32(len(calls))}
-	err := check(simulateC(j, calls, &micros, c.msg), "GroupSimulateEnd", c.msg)
+	j := &job{ctx: uint64(c.dev.Context()), comm: c.handle(), stream: uint64(s.Handle()), numOps: int32(len(list))}
+	err := check(Result(calls.Estimate(unsafe.Pointer(j), unsafe.Pointer(unsafe.SliceData(list)), &micros, c.msg)), "GroupSimulateEnd", c.msg)
 	return micros, err
 }
 
@@ -148,19 +149,19 @@ func (c *Communicator) Simulate(s *cuda.Stream, calls ...Call) (float32, error) 
 func (c *Communicator) PreMulSum(t Type, scalar []byte) (Reduction, error) {
 	a := [6]uint64{3: uint64(t), 4: 1, 5: c.handle()}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&a[2])), 8), scalar)
-	err := c.call(callRedOpCreate, "RedOpCreatePreMulSum", a[:])
+	err := c.call(calls.RedOpCreate, "RedOpCreatePreMulSum", a[:])
 	return Reduction(int32(a[0])), err
 }
 
 // PreMulSumAt is PreMulSum with the scalar in device memory, read while the operation runs.
 func (c *Communicator) PreMulSumAt(t Type, scalar uintptr) (Reduction, error) {
 	a := [6]uint64{1: uint64(scalar), 3: uint64(t), 4: 0, 5: c.handle()}
-	err := c.call(callRedOpCreate, "RedOpCreatePreMulSum", a[:])
+	err := c.call(calls.RedOpCreate, "RedOpCreatePreMulSum", a[:])
 	return Reduction(int32(a[0])), err
 }
 
 // DropReduction frees what PreMulSum made, once the last call that uses it has returned.
 func (c *Communicator) DropReduction(r Reduction) error {
 	a := [2]uint64{uint64(r), c.handle()}
-	return c.call(callRedOpDestroy, "RedOpDestroy", a[:])
+	return c.call(calls.RedOpDestroy, "RedOpDestroy", a[:])
 }

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/nccl/internal/calls"
 )
 
 // Communicator is an ncclComm_t: one rank's end. One goroutine uses it at a time, on any thread; Abort may come from any,
@@ -20,7 +21,7 @@ type Communicator struct {
 	blocking bool
 	slot     uintptr        // C memory where the library writes the handle
 	known    atomic.Uintptr // the handle, once it was there
-	msg      *[textBytes]byte
+	msg      *[calls.TextBytes]byte
 
 	mu   sync.Mutex // of the calls, so that Abort does not pull the handle away under one
 	gone atomic.Bool
@@ -28,7 +29,7 @@ type Communicator struct {
 }
 
 func newCommunicator(dev *cuda.Device, blocking bool) *Communicator {
-	return &Communicator{dev: dev, blocking: blocking, slot: slotNew(), msg: new([textBytes]byte)}
+	return &Communicator{dev: dev, blocking: blocking, slot: calls.NewSlot(), msg: new([calls.TextBytes]byte)}
 }
 
 // Handle returns the ncclComm_t, 0 once it is gone.
@@ -36,7 +37,7 @@ func (c *Communicator) Handle() uintptr {
 	if h := c.known.Load(); h != 0 || c.slot == 0 {
 		return h
 	}
-	h := slotLoad(c.slot)
+	h := calls.Load(c.slot)
 	c.known.Store(h)
 	return h
 }
@@ -46,12 +47,12 @@ func (c *Communicator) CUDADevice() *cuda.Device { return c.dev }
 
 // UniqueID makes an ID. The process that calls it serves the ranks that come together, so it must live until they have.
 func UniqueID() (ID, error) {
-	if err := needs(callGetUniqueID); err != nil {
+	if err := needs(calls.GetUniqueID); err != nil {
 		return ID{}, err
 	}
 	a := make([]uint64, idWords)
-	var msg [textBytes]byte
-	err := check(callC(0, callGetUniqueID, a, &msg), "GetUniqueId", &msg)
+	var msg [calls.TextBytes]byte
+	err := check(run(0, calls.GetUniqueID, a, &msg), "GetUniqueId", &msg)
 	return idOf(a), err
 }
 
@@ -67,7 +68,7 @@ func NewCommunicator(ctx context.Context, dev *cuda.Device, size, rank int, id I
 
 // NewGroup makes the communicators of several ranks of this process, ranks[i] on devices[i], in one group.
 func NewGroup(ctx context.Context, devices []*cuda.Device, size int, ranks []int, id ID, o Options) ([]*Communicator, error) {
-	if err := needs(callInitRankConfig); err != nil {
+	if err := needs(calls.InitRankConfig); err != nil {
 		return nil, err
 	}
 	cfg := o.layout()
@@ -77,8 +78,8 @@ func NewGroup(ctx context.Context, devices []*cuda.Device, size int, ranks []int
 		list[i] = newCommunicator(d, o.Blocking)
 		ctxs[i], outs[i], numbers[i] = uint64(d.Context()), uint64(list[i].slot), int32(ranks[i])
 	}
-	var msg [textBytes]byte
-	r := initC(ctxs, outs, numbers, size, &id, &cfg, &msg)
+	var msg [calls.TextBytes]byte
+	r := Result(calls.Init(ctxs, outs, numbers, size, unsafe.Pointer(&id), unsafe.Pointer(&cfg), &msg))
 	err := check(r, fmt.Sprintf("CommInitRankConfig of ranks %v of %d", ranks, size), &msg)
 	for _, c := range list {
 		if err == nil {
@@ -102,7 +103,7 @@ func finish(list []*Communicator, err error) ([]*Communicator, error) {
 // NewScalable is NewGroup for one rank with several IDs, which share the work of bringing many ranks together: all ranks give the
 // same IDs in the same order.
 func NewScalable(ctx context.Context, dev *cuda.Device, size, rank int, ids []ID, o Options) (*Communicator, error) {
-	if err := needs(callInitRankScalable); err != nil {
+	if err := needs(calls.InitRankScalable); err != nil {
 		return nil, err
 	}
 	c := newCommunicator(dev, o.Blocking)
@@ -111,7 +112,7 @@ func NewScalable(ctx context.Context, dev *cuda.Device, size, rank int, ids []ID
 	for i := range ids {
 		a = append(a, ids[i].words()...)
 	}
-	err := check(callC(dev.Context(), callInitRankScalable, a, c.msg), fmt.Sprintf("CommInitRankScalable of rank %d of %d", rank, size), c.msg)
+	err := check(run(dev.Context(), calls.InitRankScalable, a, c.msg), fmt.Sprintf("CommInitRankScalable of rank %d of %d", rank, size), c.msg)
 	if err == nil {
 		err = c.Ready(ctx)
 	}
@@ -124,12 +125,12 @@ func NewScalable(ctx context.Context, dev *cuda.Device, size, rank int, ids []ID
 // NewBlocking makes a communicator with the library's defaults (ncclCommInitRank): it returns when all ranks have come, and
 // nothing can end that wait.
 func NewBlocking(dev *cuda.Device, size, rank int, id ID) (*Communicator, error) {
-	if err := needs(callInitRank); err != nil {
+	if err := needs(calls.InitRank); err != nil {
 		return nil, err
 	}
 	c := newCommunicator(dev, true)
 	a := append([]uint64{uint64(c.slot), uint64(size), uint64(rank)}, id.words()...)
-	if err := check(callC(dev.Context(), callInitRank, a, c.msg), fmt.Sprintf("CommInitRank of rank %d of %d", rank, size), c.msg); err != nil {
+	if err := check(run(dev.Context(), calls.InitRank, a, c.msg), fmt.Sprintf("CommInitRank of rank %d of %d", rank, size), c.msg); err != nil {
 		c.free()
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func NewBlocking(dev *cuda.Device, size, rank int, id ID) (*Communicator, error)
 
 // NewAll makes the communicators of one process that is the whole world, rank i on devices[i] (ncclCommInitAll).
 func NewAll(devices []*cuda.Device) ([]*Communicator, error) {
-	if err := needs(callInitAll); err != nil {
+	if err := needs(calls.InitAll); err != nil {
 		return nil, err
 	}
 	n := len(devices)
@@ -148,14 +149,14 @@ func NewAll(devices []*cuda.Device) ([]*Communicator, error) {
 	for i, d := range devices {
 		numbers[i] = int32(d.Ordinal())
 	}
-	var msg [textBytes]byte
-	if err := check(callC(devices[0].Context(), callInitAll, a, &msg), fmt.Sprintf("CommInitAll of %d devices", n), &msg); err != nil {
+	var msg [calls.TextBytes]byte
+	if err := check(run(devices[0].Context(), calls.InitAll, a, &msg), fmt.Sprintf("CommInitAll of %d devices", n), &msg); err != nil {
 		return nil, err
 	}
 	list := make([]*Communicator, n)
 	for i, d := range devices {
 		list[i] = newCommunicator(d, true)
-		slotStore(list[i].slot, uintptr(a[1+i]))
+		calls.Store(list[i].slot, uintptr(a[1+i]))
 	}
 	return list, nil
 }
@@ -169,7 +170,7 @@ func (c *Communicator) State() Result {
 		return InvalidArgument
 	}
 	a := [2]uint64{uint64(h)}
-	if r := callC(c.dev.Context(), callAsyncError, a[:], c.msg); r != Success {
+	if r := run(c.dev.Context(), calls.AsyncError, a[:], c.msg); r != Success {
 		return r
 	}
 	return Result(int32(a[1]))
@@ -221,7 +222,7 @@ func (c *Communicator) callLocked(call int, a []uint64) Result {
 	if c.gone.Load() {
 		return InvalidArgument
 	}
-	return callC(c.dev.Context(), call, a, c.msg)
+	return run(c.dev.Context(), call, a, c.msg)
 }
 
 func (c *Communicator) handle() uint64 { return uint64(c.Handle()) }
@@ -234,18 +235,18 @@ func (c *Communicator) number(call int, name string) (int, error) {
 }
 
 // Size returns the number of ranks.
-func (c *Communicator) Size() (int, error) { return c.number(callCount, "CommCount") }
+func (c *Communicator) Size() (int, error) { return c.number(calls.Count, "CommCount") }
 
 // Rank returns this rank.
-func (c *Communicator) Rank() (int, error) { return c.number(callUserRank, "CommUserRank") }
+func (c *Communicator) Rank() (int, error) { return c.number(calls.UserRank, "CommUserRank") }
 
 // Ordinal returns the library's idea of the device.
-func (c *Communicator) Ordinal() (int, error) { return c.number(callCuDevice, "CommCuDevice") }
+func (c *Communicator) Ordinal() (int, error) { return c.number(calls.CuDevice, "CommCuDevice") }
 
 // free gives the C memory back.
 func (c *Communicator) free() {
 	if c.slot != 0 {
-		slotFree(c.slot)
+		calls.FreeSlot(c.slot)
 	}
 	c.slot = 0
 	c.gone.Store(true)

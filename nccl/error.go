@@ -1,11 +1,11 @@
 package nccl
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/nccl/internal/calls"
 )
 
 // Result is an ncclResult_t. It is itself an error, so that errors.Is(err, nccl.RemoteError) works.
@@ -22,23 +22,19 @@ const (
 	RemoteError     Result = 6 // a peer failed or is gone
 	InProgress      Result = 7 // a non-blocking communicator is at work; see Communicator.Ready
 	TimedOut        Result = 8 // 2.30 and newer
-
-	noLibrary     Result = -1 // no libnccl, or no cgo
-	missingSymbol Result = -2
-	cudaBase      Result = -1000 // minus a CUresult: libcuda's own answer
 )
 
 // Error returns the library's sentence for the code.
 func (r Result) Error() string {
 	switch {
-	case r == noLibrary:
+	case r == calls.NoLibrary:
 		return "no NCCL library"
-	case r == missingSymbol:
+	case r == calls.NoSymbol:
 		return "the library is too old"
-	case r <= cudaBase:
-		return cuda.Code(cudaBase - r).Error()
+	case r <= calls.CUDABase:
+		return cuda.Code(calls.CUDABase - r).Error()
 	}
-	if s := codeText(r); s != "" {
+	if s := calls.CodeText(int32(r)); s != "" {
 		return fmt.Sprintf("%s (%d)", s, int32(r))
 	}
 	return fmt.Sprintf("ncclResult %d", int32(r))
@@ -47,7 +43,7 @@ func (r Result) Error() string {
 // class maps a result to weft's classes.
 func (r Result) class() comm.Code {
 	switch r {
-	case noLibrary, missingSymbol:
+	case calls.NoLibrary, calls.NoSymbol:
 		return comm.Unavailable
 	case InvalidArgument, InvalidUsage:
 		return comm.Invalid
@@ -111,21 +107,20 @@ func needs(call int) error {
 }
 
 // check makes an error of a result other than Success and InProgress. What is built on failure only may cost.
-func check(r Result, call string, msg *[textBytes]byte) error {
+func check(r Result, call string, msg *[calls.TextBytes]byte) error {
 	if r == Success || r == InProgress {
 		return nil
 	}
 	e := &Error{Call: call, Result: r}
 	if r > 0 {
-		e.Text = text(msg)
+		e.Text = calls.Text(msg)
 	}
 	return e
 }
 
-// text returns what C wrote, up to the NUL, in one line.
-func text(b *[textBytes]byte) string {
-	s, _, _ := bytes.Cut(b[:], []byte{0})
-	return string(bytes.TrimSpace(bytes.ReplaceAll(s, []byte{'\n'}, []byte{' '})))
+// run makes one call of a row.
+func run(ctx uintptr, call int, a []uint64, msg *[calls.TextBytes]byte) Result {
+	return Result(calls.Run(ctx, call, a, msg))
 }
 
 // LastError returns the library's last message, of any communicator of the process. Errors of this package have theirs
@@ -134,5 +129,5 @@ func LastError() string {
 	if Init() != nil {
 		return ""
 	}
-	return lastErrorC()
+	return calls.LastError()
 }

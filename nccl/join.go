@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/nccl/internal/calls"
 )
 
 // strays are the communicators of Joins that ended before the library had written their handles. It may still write there, so their
@@ -20,14 +21,14 @@ var strays struct {
 // Join makes the communicator of a new rank that others Grow for. When ctx ends first, the library may make one all the same, on which
 // the others count: the next Join aborts it, and so does AbortStrays.
 func Join(ctx context.Context, dev *cuda.Device, size, rank int, id ID, o Options) (*Communicator, error) {
-	if err := needs(callGrow); err != nil {
+	if err := needs(calls.Grow); err != nil {
 		return nil, err
 	}
 	AbortStrays()
 	c := newCommunicator(dev, o.Blocking)
 	l := o.layout()
 	name := fmt.Sprintf("CommGrow: join as rank %d of %d", rank, size)
-	r := callC(dev.Context(), callGrow, growWords(0, size, rank, c.slot, &id, l.words()), c.msg)
+	r := run(dev.Context(), calls.Grow, growWords(0, size, rank, c.slot, &id, l.words()), c.msg)
 	err := check(r, name, c.msg)
 	if err == nil && r == InProgress {
 		err = poll(ctx, func() (bool, error) { return c.Handle() != 0, nil })

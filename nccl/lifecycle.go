@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 	"unsafe"
+
+	"github.com/weftgo/weft/nccl/internal/calls"
 )
 
 // derive makes a communicator from c with a row that writes a handle to the new one's slot, and waits for it. The new one
@@ -49,7 +51,7 @@ func (c *Communicator) derive(ctx context.Context, call int, name string, o *Opt
 // and gets nil. o nil means the parent's options.
 func (c *Communicator) Split(ctx context.Context, color, key int, o *Options) (*Communicator, error) {
 	color = max(color, -1)
-	return c.derive(ctx, callSplit, fmt.Sprintf("CommSplit color %d key %d", color, key), o, func(slot uintptr, cfg []uint64) []uint64 {
+	return c.derive(ctx, calls.Split, fmt.Sprintf("CommSplit color %d key %d", color, key), o, func(slot uintptr, cfg []uint64) []uint64 {
 		return append([]uint64{c.handle(), uint64(color), uint64(key), uint64(slot)}, cfg...)
 	})
 }
@@ -57,7 +59,7 @@ func (c *Communicator) Split(ctx context.Context, color, key int, o *Options) (*
 // Shrink is called by the ranks that stay: it makes a communicator without the excluded ones. With abort it first ends what
 // is under way on c, after a failure; without, c must be idle and well.
 func (c *Communicator) Shrink(ctx context.Context, excluded []int, abort bool, o *Options) (*Communicator, error) {
-	return c.derive(ctx, callShrink, fmt.Sprintf("CommShrink without %v", excluded), o, func(slot uintptr, cfg []uint64) []uint64 {
+	return c.derive(ctx, calls.Shrink, fmt.Sprintf("CommShrink without %v", excluded), o, func(slot uintptr, cfg []uint64) []uint64 {
 		flags := uint64(0)
 		if abort {
 			flags = 1
@@ -80,7 +82,7 @@ func packed(list []int) []uint64 {
 // UniqueID makes the ID with which new ranks Join through c; one member calls it, and gives it to Grow. It is for one use.
 func (c *Communicator) UniqueID() (ID, error) {
 	a := append([]uint64{c.handle()}, make([]uint64, idWords)...)
-	err := c.call(callCommGetUniqueID, "CommGetUniqueId", a)
+	err := c.call(calls.CommGetUniqueID, "CommGetUniqueId", a)
 	return idOf(a[1:]), err
 }
 
@@ -97,7 +99,7 @@ func growWords(comm uint64, size, rank int, slot uintptr, id *ID, cfg []uint64) 
 // Grow is called by all ranks of c, which keep their numbers in a new communicator of size ranks; the others Join. The member
 // that made the ID gives it, the rest give nil.
 func (c *Communicator) Grow(ctx context.Context, size int, id *ID, o *Options) (*Communicator, error) {
-	return c.derive(ctx, callGrow, fmt.Sprintf("CommGrow to %d ranks", size), o, func(slot uintptr, cfg []uint64) []uint64 {
+	return c.derive(ctx, calls.Grow, fmt.Sprintf("CommGrow to %d ranks", size), o, func(slot uintptr, cfg []uint64) []uint64 {
 		return growWords(c.handle(), size, -1, slot, id, cfg)
 	})
 }
@@ -105,7 +107,7 @@ func (c *Communicator) Grow(ctx context.Context, size int, id *ID, o *Options) (
 // Finalize is collective: it flushes what was issued and waits for it, as far as ctx lets. Destroy follows.
 func (c *Communicator) Finalize(ctx context.Context) error {
 	a := [1]uint64{c.handle()}
-	if err := c.call(callFinalize, "CommFinalize", a[:]); err != nil {
+	if err := c.call(calls.Finalize, "CommFinalize", a[:]); err != nil {
 		return err
 	}
 	return c.Ready(ctx)
@@ -140,20 +142,20 @@ func (c *Communicator) Finish(ctx context.Context) error {
 }
 
 // Destroy frees the communicator. A second call does nothing.
-func (c *Communicator) Destroy() error { return c.end(callDestroy, "CommDestroy") }
+func (c *Communicator) Destroy() error { return c.end(calls.Destroy, "CommDestroy") }
 
 // Abort ends what is under way, also a kernel that waits for a peer, and frees the communicator. A second call does nothing.
-func (c *Communicator) Abort() error { return c.end(callAbort, "CommAbort") }
+func (c *Communicator) Abort() error { return c.end(calls.Abort, "CommAbort") }
 
 func (c *Communicator) end(call int, name string) error {
-	var msg [textBytes]byte // c.msg is the caller's of a call under way
+	var msg [calls.TextBytes]byte // c.msg is the caller's of a call under way
 	var err error
-	if !c.acquire(call == callAbort) { // the call under way leaves when the communicator is aborted under it
+	if !c.acquire(call == calls.Abort) { // the call under way leaves when the communicator is aborted under it
 		a := [1]uint64{c.handle()}
 		if c.gone.Swap(true) { // whoever comes after that call finds it gone
 			return nil
 		}
-		err = check(callC(c.dev.Context(), call, a[:], &msg), name, &msg)
+		err = check(run(c.dev.Context(), call, a[:], &msg), name, &msg)
 		c.mu.Lock()
 		c.free()
 		c.mu.Unlock()
@@ -171,7 +173,7 @@ func (c *Communicator) end(call int, name string) error {
 	c.late = nil
 	if h := c.Handle(); h != 0 {
 		a := [1]uint64{uint64(h)}
-		err = check(callC(c.dev.Context(), call, a[:], &msg), name, &msg)
+		err = check(run(c.dev.Context(), call, a[:], &msg), name, &msg)
 	}
 	c.free()
 	return err
@@ -198,7 +200,7 @@ func (c *Communicator) acquire(abort bool) bool {
 // until that is so, as far as ctx lets.
 func (c *Communicator) Revoke(ctx context.Context) error {
 	a := [2]uint64{c.handle()}
-	if err := c.call(callRevoke, "CommRevoke", a[:]); err != nil {
+	if err := c.call(calls.Revoke, "CommRevoke", a[:]); err != nil {
 		return err
 	}
 	return c.Ready(ctx)
@@ -208,13 +210,13 @@ func (c *Communicator) Revoke(ctx context.Context) error {
 // be used.
 func (c *Communicator) Suspend() error {
 	a := [2]uint64{c.handle(), 1}
-	return c.call(callSuspend, "CommSuspend", a[:])
+	return c.call(calls.Suspend, "CommSuspend", a[:])
 }
 
 // Resume undoes Suspend.
 func (c *Communicator) Resume() error {
 	a := [1]uint64{c.handle()}
-	return c.call(callResume, "CommResume", a[:])
+	return c.call(calls.Resume, "CommResume", a[:])
 }
 
 // MemStat is what MemStats can tell.
@@ -231,6 +233,6 @@ const (
 // MemStats returns one statistic of the communicator's device memory.
 func (c *Communicator) MemStats(s MemStat) (uint64, error) {
 	a := [3]uint64{c.handle(), uint64(s)}
-	err := c.call(callMemStats, "CommMemStats", a[:])
+	err := c.call(calls.MemStats, "CommMemStats", a[:])
 	return a[2], err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/weftgo/weft/cuda"
 	"github.com/weftgo/weft/internal/dl"
 	"github.com/weftgo/weft/internal/envknob"
+	"github.com/weftgo/weft/nccl/internal/calls"
 )
 
 var ncclLib = envknob.Register("WEFT_NCCL_LIB", "libnccl: its file or its folder")
@@ -71,11 +72,11 @@ func load() error {
 	for i, a := range addrs {
 		loaded.have[i] = a != 0
 	}
-	bindSymbols(addrs)
-	bindCUDA(cu)
-	var text [textBytes]byte
+	calls.Bind(addrs)
+	calls.BindCUDA(cu)
+	var text [calls.TextBytes]byte
 	a := [1]uint64{}
-	if r := callC(0, callGetVersion, a[:], &text); r != Success {
+	if r := run(0, calls.GetVersion, a[:], &text); r != Success {
 		return fmt.Errorf("ncclGetVersion of %s: %w", lib.Path(), r)
 	}
 	loaded.version = int(int32(a[0]))
@@ -88,7 +89,7 @@ func load() error {
 // Symbols returns the functions that this package resolves in libnccl, each with the version that first has it; none
 // where it was built without cgo or not for Linux. Rows newer than Minimum are optional.
 func Symbols() []dl.Symbol {
-	rows := symbols()
+	rows := calls.Symbols()
 	for i := range rows {
 		rows[i].Optional = parseVersion(rows[i].Since) > Minimum
 	}

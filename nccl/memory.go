@@ -4,28 +4,29 @@ import (
 	"context"
 
 	"github.com/weftgo/weft/cuda"
+	"github.com/weftgo/weft/nccl/internal/calls"
 )
 
 // MemAlloc returns device memory that the library can register everywhere: of allocation handles that peers import, and
 // accessible to all GPUs with peer access. The caller calls MemFree.
 func MemAlloc(dev *cuda.Device, bytes int) (uintptr, error) {
-	if err := needs(callMemAlloc); err != nil {
+	if err := needs(calls.MemAlloc); err != nil {
 		return 0, err
 	}
 	a := [2]uint64{0, uint64(bytes)}
-	var msg [textBytes]byte
-	err := check(callC(dev.Context(), callMemAlloc, a[:], &msg), "MemAlloc", &msg)
+	var msg [calls.TextBytes]byte
+	err := check(run(dev.Context(), calls.MemAlloc, a[:], &msg), "MemAlloc", &msg)
 	return uintptr(a[0]), err
 }
 
 // MemFree gives memory of MemAlloc back.
 func MemFree(dev *cuda.Device, addr uintptr) error {
-	if err := needs(callMemFree); err != nil {
+	if err := needs(calls.MemFree); err != nil {
 		return err
 	}
 	a := [1]uint64{uint64(addr)}
-	var msg [textBytes]byte
-	return check(callC(dev.Context(), callMemFree, a[:], &msg), "MemFree", &msg)
+	var msg [calls.TextBytes]byte
+	return check(run(dev.Context(), calls.MemFree, a[:], &msg), "MemFree", &msg)
 }
 
 // Registration is a buffer that the library may use where it lies.
@@ -37,14 +38,14 @@ type Registration struct {
 // Register makes bytes at addr known to the library; of use for memory of MemAlloc. It is local to the rank.
 func (c *Communicator) Register(addr uintptr, bytes int) (Registration, error) {
 	a := [4]uint64{c.handle(), uint64(addr), uint64(bytes)}
-	err := c.call(callRegister, "CommRegister", a[:])
+	err := c.call(calls.Register, "CommRegister", a[:])
 	return Registration{c, a[3]}, err
 }
 
 // Close undoes Register.
 func (r Registration) Close() error {
 	a := [2]uint64{r.c.handle(), r.handle}
-	return r.c.call(callDeregister, "CommDeregister", a[:])
+	return r.c.call(calls.Deregister, "CommDeregister", a[:])
 }
 
 // Window is memory that all ranks have registered together. It is opaque; kernels of a process with NCCL's headers may use
@@ -64,19 +65,19 @@ const (
 // RegisterWindow is collective: bytes at addr, aligned to 4096, of memory of MemAlloc, on every rank. Where the communicator
 // has no symmetric memory, the window's Handle is 0 (2.29) or good for the host only (2.28).
 func (c *Communicator) RegisterWindow(ctx context.Context, addr uintptr, bytes, flags int) (*Window, error) {
-	if err := needs(callWindowRegister); err != nil {
+	if err := needs(calls.WindowRegister); err != nil {
 		return nil, err
 	}
-	w := &Window{c: c, slot: slotNew()}
+	w := &Window{c: c, slot: calls.NewSlot()}
 	a := [5]uint64{c.handle(), uint64(addr), uint64(bytes), uint64(w.slot), uint64(flags)}
-	err := c.call(callWindowRegister, "CommWindowRegister", a[:])
+	err := c.call(calls.WindowRegister, "CommWindowRegister", a[:])
 	accepted := err == nil
 	if accepted {
 		err = c.Ready(ctx)
 	}
 	if err != nil {
 		if !accepted || ctx.Err() == nil && !c.gone.Load() { // else the library may still write there: a few bytes stay
-			slotFree(w.slot)
+			calls.FreeSlot(w.slot)
 		}
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (w *Window) Handle() uintptr {
 	if w.slot == 0 {
 		return 0
 	}
-	return slotLoad(w.slot)
+	return calls.Load(w.slot)
 }
 
 // closed is the error of a window that Close has ended: the library would follow its null handle.
@@ -107,11 +108,11 @@ func (w *Window) Close(ctx context.Context) error {
 	a := [2]uint64{w.c.handle(), uint64(w.Handle())}
 	var err error
 	if a[1] != 0 {
-		if err = w.c.call(callWindowDeregister, "CommWindowDeregister", a[:]); err == nil {
+		if err = w.c.call(calls.WindowDeregister, "CommWindowDeregister", a[:]); err == nil {
 			err = w.c.Ready(ctx)
 		}
 	}
-	slotFree(w.slot)
+	calls.FreeSlot(w.slot)
 	w.slot = 0
 	return err
 }
@@ -122,7 +123,7 @@ func (w *Window) Addr() (uintptr, error) {
 		return 0, err
 	}
 	a := [3]uint64{w.c.handle(), uint64(w.Handle())}
-	err := w.c.call(callWinGetUserPtr, "WinGetUserPtr", a[:])
+	err := w.c.call(calls.WinGetUserPtr, "WinGetUserPtr", a[:])
 	return uintptr(a[2]), err
 }
 
@@ -137,12 +138,12 @@ func (w *Window) pointer(call int, name string, offset, rank int) (uintptr, erro
 
 // PeerPointer returns where the memory of a rank of the communicator is for this one's kernels, 0 where they cannot reach it.
 func (w *Window) PeerPointer(offset, rank int) (uintptr, error) {
-	return w.pointer(callPeerPointer, "GetPeerDevicePointer", offset, rank)
+	return w.pointer(calls.PeerPointer, "GetPeerDevicePointer", offset, rank)
 }
 
 // LSAPointer is PeerPointer by the rank within the team of ranks that load and store each other's memory.
 func (w *Window) LSAPointer(offset, rank int) (uintptr, error) {
-	return w.pointer(callLsaPointer, "GetLsaDevicePointer", offset, rank)
+	return w.pointer(calls.LsaPointer, "GetLsaDevicePointer", offset, rank)
 }
 
 // MultimemPointer returns the multicast address of that team. weft itself makes no use of it.
@@ -151,6 +152,6 @@ func (w *Window) MultimemPointer(offset int) (uintptr, error) {
 		return 0, err
 	}
 	a := [3]uint64{uint64(w.Handle()), uint64(offset)}
-	err := w.c.call(callLsaMultimemPointer, "GetLsaMultimemDevicePointer", a[:])
+	err := w.c.call(calls.LsaMultimemPointer, "GetLsaMultimemDevicePointer", a[:])
 	return uintptr(a[2]), err
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"unsafe"
+
+	"github.com/weftgo/weft/nccl/internal/calls"
 )
 
 // Options tune a communicator. A zero field leaves the choice to the library. Environment variables NCCL_* are the
@@ -71,9 +73,9 @@ func keep(name string) uintptr {
 	if p, ok := kept.Load(name); ok {
 		return p.(uintptr)
 	}
-	p := cString(name)
+	p := calls.CString(name)
 	if old, there := kept.LoadOrStore(name, p); there {
-		slotFree(p)
+		calls.FreeSlot(p)
 		return old.(uintptr)
 	}
 	return p

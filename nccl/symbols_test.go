@@ -9,6 +9,7 @@ import (
 
 	"github.com/weftgo/weft/internal/dl"
 	"github.com/weftgo/weft/internal/gputest"
+	"github.com/weftgo/weft/nccl/internal/calls"
 )
 
 // wheelVersion is the library of .ci/cuda-wheels.
@@ -38,17 +39,17 @@ func TestSymbols(t *testing.T) {
 // versionOf asks the library itself; nothing else is called.
 func versionOf(t *testing.T, lib *dl.Library) int {
 	rows := Symbols()
-	require.Equal(t, "ncclGetVersion", rows[callGetVersion].Name)
+	require.Equal(t, "ncclGetVersion", rows[calls.GetVersion].Name)
 	addrs := make([]uintptr, len(rows))
-	addrs[callGetVersion] = lib.Lookup("ncclGetVersion")
-	bindSymbols(addrs)
-	var msg [textBytes]byte
+	addrs[calls.GetVersion] = lib.Lookup("ncclGetVersion")
+	calls.Bind(addrs)
+	var msg [calls.TextBytes]byte
 	a := [1]uint64{}
-	require.Equal(t, Success, callC(0, callGetVersion, a[:], &msg))
+	require.Equal(t, Success, run(0, calls.GetVersion, a[:], &msg))
 	if loaded.lib != nil { // another test of this process has it open
 		addrs, err := loaded.lib.Bind(rows)
 		require.NoError(t, err)
-		bindSymbols(addrs)
+		calls.Bind(addrs)
 	}
 	return int(int32(a[0]))
 }

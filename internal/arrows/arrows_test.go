@@ -71,7 +71,7 @@ var strangers = [][2]string{
 
 // only lists who may import a thing outside the module.
 var only = map[string][]string{
-	"C":                             {"internal/dl", "internal/nvrtc", "internal/cublaslt", "cuda", "nccl", "nvshmem", "topo"},
+	"C":                             {"internal/dl", "internal/nvrtc", "internal/cublaslt", "cuda", "nccl/internal/calls", "nvshmem", "topo"},
 	"github.com/NVIDIA/go-nvml/pkg": {"topo"},
 }
 

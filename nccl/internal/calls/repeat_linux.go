@@ -1,6 +1,6 @@
 //go:build linux && cgo && weft_cost
 
-package nccl
+package calls
 
 /*
 #include <stdint.h>
@@ -33,19 +33,13 @@ static double repeat(uintptr_t all_reduce, uintptr_t state_of, uintptr_t set, ui
 */
 import "C"
 
-import "github.com/weftgo/weft/cuda"
-
-// RepeatC is NCCL's own call in a loop in C: the yardstick for what the binding adds. Tests alone are built with it.
-func RepeatC(c *Communicator, s *cuda.Stream, call Call, n int) float64 {
-	set, err := cuda.Symbol("cuCtxSetCurrent")
-	if err != nil {
-		return -1
+// Repeat is NCCL's own all_reduce in a loop in C: the yardstick for what the binding adds. functions are ncclAllReduce,
+// ncclCommGetAsyncError and cuCtxSetCurrent. Tests alone are built with it.
+func Repeat(functions [3]uintptr, ctx, src, dst, count, kind, comm, stream uintptr, blocking bool, n int) float64 {
+	b := C.int(0)
+	if blocking {
+		b = 1
 	}
-	blocking := C.int(0)
-	if c.blocking {
-		blocking = 1
-	}
-	return float64(C.repeat(C.uintptr_t(loaded.lib.Lookup("ncclAllReduce")), C.uintptr_t(loaded.lib.Lookup("ncclCommGetAsyncError")), C.uintptr_t(set),
-		C.uintptr_t(c.dev.Context()), C.uintptr_t(call.Src), C.uintptr_t(call.Dst), C.size_t(call.Count), C.int(call.Type), C.uintptr_t(c.Handle()),
-		C.uintptr_t(s.Handle()), blocking, C.int(n)))
+	return float64(C.repeat(C.uintptr_t(functions[0]), C.uintptr_t(functions[1]), C.uintptr_t(functions[2]), C.uintptr_t(ctx), C.uintptr_t(src),
+		C.uintptr_t(dst), C.size_t(count), C.int(kind), C.uintptr_t(comm), C.uintptr_t(stream), b, C.int(n)))
 }
