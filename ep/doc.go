@@ -17,6 +17,7 @@
 // expert row (rounded to fp32: no fused multiply-add), rounded to Config.DType. The source adds partial rows in fp32 in rank order,
 // from +0, then the bias tensors in the order given, and rounds once. With Config.RankInvariant the source instead gets
 // every expert row, rounded to DType, and sums the products in k order: the same bits for any number of ranks.
+// Between nodes (package alltoall/twolevel) a node first adds the partial rows of its ranks in that way, and the source adds the nodes'.
 //
 // # Two layouts
 //

@@ -33,6 +33,6 @@
 // several times, and a Combine once, between its legs: work that fails on a GPU lets the stream go on, so nothing may be sent on
 // before it is known to have come. Neither can be captured in a graph; they answer Unavailable then. Memory is taken at
 // construction, for the worst case that MaxTokensPerRank and MaxRecvRows allow. Both levels must be those of nodes.Levels, which share
-// a stream, inside a driver that launches our kernels (comm/p2p), of at most 32 ranks in all. It has run over
+// a stream, inside a driver that launches our kernels (comm/p2p). It has run over
 // internal/emulator, with NCCL's stand-in between nodes, and not yet on GPUs.
 package twolevel

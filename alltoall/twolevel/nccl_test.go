@@ -35,7 +35,9 @@ func gpuJobs() (list []job) {
 	cfg := ep.Config{NumExperts: 11, TopK: 4, Hidden: 264, DType: dtype.BF16, RankInvariant: true}
 	list = append(list, newJob(cfg, 3, 1, 9, 4, 0, 6))
 	cfg.Wire = dtype.F8E4M3
-	return append(list, newJob(cfg, 4, 2, 3, 30, 2, 8))
+	list = append(list, newJob(cfg, 4, 2, 3, 30, 2, 8))
+	cfg = ep.Config{NumExperts: 70, TopK: 40, Hidden: 24, DType: dtype.BF16} // more choices than the kernels of one node take
+	return append(list, newJob(cfg, 5, 0, 4, 1, 0, 3))
 }
 
 func createOnHost(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {

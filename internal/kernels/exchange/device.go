@@ -30,12 +30,19 @@ type GPUBank struct {
 	fill      []comm.Buffer
 }
 
+// HostPlanner is a Conn of GPUs whose exchange is planned on the host: it needs no table of experts, and knows no limits of the
+// kernels that plan.
+type HostPlanner interface{ HostPlans() }
+
 // newDevice refuses what the kernels cannot do, and uploads the table of experts.
 func newDevice(x *Core) (*Device, error) {
 	d := &Device{core: x}
 	var ok bool
 	if d.Seater, ok = x.Comm.Conn().(kernels.Seater); !ok {
 		return nil, fmt.Errorf("driver %T cannot launch the kernels of an exchange on %v", x.Comm.Conn(), x.Comm.Device())
+	}
+	if _, ok := x.Comm.Conn().(HostPlanner); ok {
+		return d, nil
 	}
 	p, size := x.Cfg.Placement, x.Comm.Size()
 	if x.Cfg.TopK > kernels.MaxTopK || p.NumPhysical() > kernels.MaxPhysical || size > kernels.MaxRanks {
