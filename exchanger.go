@@ -47,6 +47,10 @@ func NewExchanger(ctx context.Context, c *comm.Comm, name string, cfg ep.Config)
 	if strategy == "auto" {
 		strategy = ChooseExchanger(c.Device().Kind, c.Size(), cfg)
 	}
+	inside, between, levels := nodes.Levels(c)
+	if levels && between.Size() == 1 { // one node: its driver can do more than a world of nodes
+		c, levels = inside, false
+	}
 	if strategy == "agrs" {
 		x, err := agrs.New(ctx, c, cfg)
 		if err != nil {
@@ -54,7 +58,7 @@ func NewExchanger(ctx context.Context, c *comm.Comm, name string, cfg ep.Config)
 		}
 		return x, nil
 	}
-	if inside, between, ok := nodes.Levels(c); ok && inside.Size() > 1 && between.Size() > 1 {
+	if levels && (inside.Size() > 1 || c.Device().Kind != comm.CPU) { // NCCL alone launches no kernels of an exchange
 		x, err := twolevel.New(ctx, inside, between, cfg)
 		if err != nil {
 			return nil, err
