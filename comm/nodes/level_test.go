@@ -93,6 +93,9 @@ func TestLateBetween(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, []int{rank, 2}, []int{e.Rank, e.Peer}, "%v", err)
 		}
+		var e *comm.Error
+		require.ErrorAs(t, w.Err(), &e)
+		require.Contains(t, []int{0, 3, 4}, e.Rank, "who waited for it: %v", e)
 		require.NoError(t, w.Close(t.Context()))
 	})
 }

@@ -162,7 +162,7 @@ func (s *shared) watch() {
 			s.watches.Go(func() {
 				select {
 				case <-w.Done():
-					s.died(key, c.translate(below, "world", w.Err()))
+					s.died(key, c.death(below))
 				case <-s.stop:
 				}
 			})
@@ -203,17 +203,36 @@ func (c *conn) translate(below *comm.Comm, op string, err error) error {
 	if err == nil || !errors.As(err, &e) {
 		return err
 	}
-	where := fmt.Sprintf("inside node %d", c.node)
-	rank := func(r int) int { return c.node*c.ranks + r }
-	if below == c.out {
-		where = fmt.Sprintf("between nodes, rank %d of each", c.local)
-		rank = func(r int) int { return r*c.ranks + c.local }
-	}
-	out := &comm.Error{Op: op, Rank: c.rank, Peer: comm.NoPeer, Code: e.Code, Err: fmt.Errorf("%s: %w", where, err)}
+	out := &comm.Error{Op: op, Rank: c.rank, Peer: comm.NoPeer, Code: e.Code, Err: fmt.Errorf("%s: %w", c.where(below), err)}
 	if e.Peer != comm.NoPeer {
-		out.Peer = rank(e.Peer)
+		out.Peer = c.number(below, e.Peer)
 	}
 	return out
+}
+
+// where names a world below.
+func (c *conn) where(below *comm.Comm) string {
+	if below == c.out {
+		return fmt.Sprintf("between nodes, rank %d of each", c.local)
+	}
+	return fmt.Sprintf("inside node %d", c.node)
+}
+
+// number is what a rank of a world below is in the whole.
+func (c *conn) number(below *comm.Comm, rank int) int {
+	if below == c.out {
+		return rank*c.ranks + c.local
+	}
+	return c.node*c.ranks + rank
+}
+
+// death translates what ended a world below, which happened to the rank that it names.
+func (c *conn) death(below *comm.Comm) error {
+	err := c.translate(below, "world", below.World().Err())
+	if e, own := (*comm.Error)(nil), (*comm.Error)(nil); errors.As(err, &e) && errors.As(e.Err, &own) {
+		e.Rank = c.number(below, own.Rank)
+	}
+	return err
 }
 
 // Close closes both worlds' ranks, at once for all local ranks; see comm.Conn.
