@@ -30,6 +30,20 @@
 // MaxTokensPerRank or MaxRecvRows where that is too much. A call that is refused on one rank is an error of the next Wait on
 // the others, and its result is empty: Release it.
 //
+// # Low latency
+//
+// With Config.LowLatency (at most 256 tokens a rank) every row has a fixed place at its destination, so no rank waits to learn how
+// many rows come from the others:
+//
+//	dispatch: count ─► push rows, notes (expert, order, weight) and counts ─┬─► wait for the counts ─► index ─► wait for the rows
+//	combine:  sum this rank's experts of a row, push it in pieces ──────────┴─► wait for a piece of each rank, add up
+//
+// The bar in the middle is where [ep.Splitter] cuts a call in two. On the CPU the same cut is between what needs no peer and the
+// one alltoallv. Bits are those of the other mode, and so is the index, but for the numbers of rows. On a GPU this mode has run over
+// internal/emulator alone so far.
+//
+// # Which rows combine reads
+//
 // Combine reads expert rows where they lie when all ranks share a GPU; else each rank first makes its partial rows, which
 // are fewer bytes on the way (WEFT_COMBINE_PULL overrides that). Both give the same bits.
 package alltoall

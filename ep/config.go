@@ -248,6 +248,9 @@ func (c Config) Bytes(size int) (symmetric, private int64) {
 	symmetric += (back + returned) * hidden * elem
 	symmetric += (recv + tokens) * hidden * 4 // partial sums in fp32, where a bias follows
 	symmetric += int64(size) * int64(size+2) * 4
+	if c.LowLatency { // notes and flags of rows, flags of pieces, counts per expert
+		symmetric += recv*(24+16*k) + returned*64 + int64(size)*16*(2+int64(c.Placement.NumLocal(0))/2) + 8<<10
+	}
 
 	output := slots
 	if c.Output == PartialRows {

@@ -30,6 +30,12 @@
 //	                                            5      C   │ e1
 //	                                            6,7    0   ┘
 //
+// With LowLatency (Rows) each source rank's rows begin at a fixed row of X, here with MaxTokensPerRank 3; gaps hold nothing:
+//
+//	X row  0 1 2   3 4 5   6 7 8
+//	       A B ·   C · ·   D E F
+//	       rank 0  rank 1  rank 2
+//
 // With Rows a grouped product gathers its input rows through the index; Expanded is for experts that want theirs in
 // one block.
 //
