@@ -109,7 +109,7 @@ func (p *piece) reduceFloats(acc []float32, srcs [][]byte, t dtype.DType, r comm
 }
 
 // combine is acc = acc r x for Prod, Min and Max. Go's min and max return NaN when either is NaN.
-func combine(acc, x []float32, r comm.ReduceOp) {
+func combine[T float32 | int8 | uint8 | int32 | int64](acc, x []T, r comm.ReduceOp) {
 	switch r {
 	case comm.Prod:
 		for i, v := range x {
@@ -181,23 +181,12 @@ func foldInts[T int8 | uint8 | int32 | int64](out []byte, tmp []int64, srcs [][]
 	copy(acc, of[T](srcs[0]))
 	for _, s := range srcs[1:] {
 		x := of[T](s)
-		switch r {
-		case comm.Sum:
-			for i, v := range x {
-				acc[i] += v
-			}
-		case comm.Prod:
-			for i, v := range x {
-				acc[i] *= v
-			}
-		case comm.Min:
-			for i, v := range x {
-				acc[i] = min(acc[i], v)
-			}
-		case comm.Max:
-			for i, v := range x {
-				acc[i] = max(acc[i], v)
-			}
+		if r != comm.Sum {
+			combine(acc, x, r)
+			continue
+		}
+		for i, v := range x {
+			acc[i] += v
 		}
 	}
 	copy(of[T](out), acc)
