@@ -87,7 +87,7 @@ func TestBitsOfOnePlacement(t *testing.T) {
 			for _, row := range whole {
 				require.False(t, row != row, "NaN left in out")
 			}
-			for name, s := range map[string]strategy{"agrs": withAgRs, "alltoall": withAllToAll} {
+			for name, s := range map[string]strategy{"agrs": withAgRs, "alltoall": withAllToAll, "alltoall, low latency": withLowLatency} {
 				at := split(dpEP(n), numTokens, seed+uint64(n))
 				requireSame(t, whole, m.forward(t, dpEP(n), s, x, at, nil), fmt.Sprintf("%s on %d ranks, rows %v", name, n, at))
 			}

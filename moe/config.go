@@ -148,7 +148,7 @@ func (c Config) placement() routing.Placement {
 
 // Exchange returns the configuration for the exchanger that New needs when c.Parallel.UseExchange. Experts hand partial
 // rows to Combine, or all their rows when RankInvariant (which alltoall has and agrs refuses). Fields that the layer leaves
-// free may be changed before the exchanger is made: Wire, MaxRecvRows, Overflow, Banks, Alignment.
+// free may be changed before the exchanger is made: Wire, MaxRecvRows, Overflow, Banks, Alignment, LowLatency.
 func (c Config) Exchange() ep.Config {
 	e := ep.Config{
 		NumExperts: c.NumExperts, TopK: c.TopK, Hidden: c.Hidden, MaxTokensPerRank: c.MaxTokens, DType: dtype.F32,

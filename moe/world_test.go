@@ -78,6 +78,11 @@ func (m *model) weights(cfg moe.Config, rank int) moe.Weights {
 // strategy makes an exchanger; nil for the layouts that need none.
 type strategy func(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error)
 
+func withLowLatency(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
+	cfg.LowLatency = true
+	return withAllToAll(ctx, c, cfg)
+}
+
 // split returns rows [lo, hi) of each rank: all of n everywhere with dp = 1, else an uneven split with counts from the seed.
 func split(p moe.Parallel, n int, seed uint64) [][2]int {
 	at := make([][2]int, p.Size())
