@@ -86,6 +86,11 @@ func TestTwinGPU(t *testing.T) {
 	})
 }
 
+func TestRoundsGPU(t *testing.T) {
+	gputest.Device(t)
+	eptest.TestRounds(t, create, func(t testing.TB, _ int, timeout time.Duration) *comm.World { return openGPU(t, 2, 3, timeout) })
+}
+
 // A dispatch and a combine cannot be captured, and say why; the exchanger stays usable.
 func TestCaptureRefused(t *testing.T) {
 	dev := gputest.Device(t)

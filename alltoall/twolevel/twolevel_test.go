@@ -70,3 +70,8 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+// Rounds without an end, with ranks that come at random times.
+func TestRounds(t *testing.T) {
+	eptest.TestRounds(t, create, func(t testing.TB, _ int, timeout time.Duration) *comm.World { return open(t, 2, 3, timeout) })
+}
