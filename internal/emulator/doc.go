@@ -20,13 +20,15 @@
 // with WEFT_EMULATOR_SEED, of threads; that every wait ends or times out; deadlocks within a block, which are reported with
 // where each thread stands; barriers and warp operations that some threads miss or others enter with another count or mask;
 // misaligned accesses of flags, lines, vectors and bulk copies; shared memory that is read before it is written, which begins
-// as nonsense.
+// as nonsense; with a seed, bulk copies that are read or overwritten too early, since they then take their time; with
+// WEFT_EMULATOR_RACES, two accesses of one place, one of them a write, that no barrier, fence or flag orders.
 //
-// What it cannot show: the memory model of a GPU, for which the host's is stronger (a missing fence is not found); that a bulk copy
-// is read too early, since it is done at once; warps that run in step; registers, spills and speed. Code that has passed here
-// has not run on a GPU.
+// What it cannot show: what a GPU's memory model does with such accesses, since the host's is stronger; all of them, since the search
+// forgets (nvrtc/engine/shadow.cpp) and takes streams and events to be in order; warps that run in step; registers, spills
+// and speed. Code that has passed here has not run on a GPU.
 //
 // Variables: WEFT_EMULATOR_SEED=n lets threads run in a random order, another one in each block and run, and yield between the
-// halves of lines and before atomics and stores of flags. WEFT_EMULATOR_KEEP=1 leaves the text and the shared object of each
-// compiled program in /tmp. CXX is the compiler, g++ when unset. The driver reads more: see driver/settings.h.
+// halves of lines and before atomics and stores of flags. WEFT_EMULATOR_RACES=1 looks for races and ends the process at the
+// first, 2 tells of each and goes on. WEFT_EMULATOR_KEEP=1 leaves the text and the shared object of each compiled program in the
+// folder of temporary files. CXX is the compiler, g++ when unset. The driver reads more: see driver/settings.h.
 package emulator
