@@ -197,7 +197,7 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	r := start(t, "dp2+ep2:alltoall")
 	r.complete(object{"prompt": "Hello", "max_tokens": 5, "ignore_eos": true})
-	dir, err := os.MkdirTemp("", "weft-browser") // not TempDir, which fails the test when a helper of the browser still writes there
+	dir, err := os.MkdirTemp("", "weft-browser") // not TempDir, which fails the test when another process of the browser still writes there
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
 	cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+dir,
