@@ -1,4 +1,5 @@
 // Copies, fills and words that streams write and wait for.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <ctime>
@@ -37,8 +38,10 @@ template <class T> struct Set : Op {
     size_t n;
     Set(uintptr_t d, T v, size_t n) : Op(Fill), dst(reinterpret_cast<T *>(d)), value(v), n(n) {}
     void run(Device &) override {
-        for (size_t i = 0; i < n; i++)
-            dst[i] = value;
+        if (sizeof(T) == 1)
+            memset(dst, int(value), n);
+        else
+            std::fill_n(dst, n, value);
     }
 };
 
