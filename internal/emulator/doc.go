@@ -24,8 +24,10 @@
 // WEFT_EMULATOR_RACES, two accesses of one place, one of them a write, that no barrier, fence or flag orders.
 //
 // What it cannot show: what a GPU's memory model does with such accesses, since the host's is stronger; all of them, since the search
-// forgets (nvrtc/engine/shadow.cpp) and takes streams and events to be in order; warps that run in step; registers, spills
-// and speed. Code that has passed here has not run on a GPU.
+// forgets (nvrtc/engine/shadow.cpp), sees kernels alone and not the driver's copies, and takes a kernel to know all that blocks did
+// which ended before it began: a fence that is missing before a kernel's last flag was not found when it was taken out, a
+// barrier that is missing within a kernel was; warps that run in step; registers, spills and speed. Code that has passed
+// here has not run on a GPU.
 //
 // Variables: WEFT_EMULATOR_SEED=n lets threads run in a random order, another one in each block and run, and yield between the
 // halves of lines and before atomics and stores of flags. WEFT_EMULATOR_RACES=1 looks for races and ends the process at the
