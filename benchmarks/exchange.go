@@ -114,7 +114,7 @@ func (s *session) exchangeRecord(cell exchange.Setup, r exchange.Result, cycle i
 	row := record.Row{Op: r.Op, Size: int64(cell.Tokens[0] * cell.Hidden * cell.Type.Size()), Count: cell.Tokens[0] * cell.Hidden,
 		Type: cell.Type.String(), Driver: s.Driver, Ranks: s.Ranks, TimeUs: r.P50Us, AlgBW: r.LogicalGBs, BusBW: r.WireGBs, Iters: len(r.Iters),
 		Cycle: cycle, Skew: cell.Skew, Zeros: s.Zeros, MoE: &record.MoE{Backend: cmp.Or(r.Backend, cell.Backend), Tokens: cell.Tokens[0],
-			Hidden: cell.Hidden, Experts: cell.Experts, TopK: cell.TopK, Zipf: cell.Zipf, Wire: cell.Wire().String(), P50Us: r.P50Us, P99Us: r.P99Us,
+			Hidden: cell.Hidden, Experts: cell.Experts, TopK: cell.TopK, Zipf: cell.Zipf, Wire: cell.Wire().String(), LowLatency: cell.LowLatency, P50Us: r.P50Us, P99Us: r.P99Us,
 			LogicalGBs: r.LogicalGBs, WireGBs: r.WireGBs, CopiesPerToken: r.CopiesPerToken, MaxOverMean: r.MaxOverMean}}
 	if r.Op == "moe_layer" {
 		row.MoE.Intermediate = cell.Intermediate

@@ -88,6 +88,20 @@ func TestResultsFile(t *testing.T) {
 		"moe_layer": 4}, ops)
 }
 
+// What --low-latency timed says so in the file, and agrs is not among it.
+func TestLowLatencyIsNoted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.jsonl")
+	_, err := runText(t, "--op dispatch,combine -n 2 --ranks 2 --hidden 64 --tokens 3 --low-latency -J "+path)
+	require.NoError(t, err)
+	r, err := record.ReadFile(path)
+	require.NoError(t, err)
+	require.Len(t, r.Rows, 2)
+	for _, row := range r.Rows {
+		require.Equal(t, "alltoall", row.MoE.Backend)
+		require.True(t, row.MoE.LowLatency)
+	}
+}
+
 // flip spoils one bit of the floats that one rank receives.
 type flip struct{ comm.Conn }
 

@@ -95,6 +95,7 @@ type MoE struct {
 	Intermediate   int     `json:"intermediate,omitempty"`
 	Zipf           float64 `json:"zipf,omitempty"`
 	Wire           string  `json:"wire"` // type of dispatched rows
+	LowLatency     bool    `json:"low_latency,omitempty"`
 	P50Us          float64 `json:"p50_us"`
 	P99Us          float64 `json:"p99_us"`
 	LogicalGBs     float64 `json:"logical_gbs"`

@@ -75,7 +75,7 @@ func arrange(runs []record.Run) []chart {
 			}
 			color := fmt.Sprint(key, r, first.Driver, first.How)
 			if first.MoE != nil {
-				color += first.MoE.Backend
+				color += fmt.Sprint(first.MoE.Backend, first.MoE.LowLatency)
 			}
 			if _, ok := colors[color]; !ok {
 				colors[color] = charts[i].numColors
@@ -99,7 +99,7 @@ func groupRows(run record.Run) [][]record.Row {
 		title, detail := headings(row)
 		key := fmt.Sprint(title, detail, row.Driver, row.InPlace, row.How)
 		if row.MoE != nil {
-			key += row.MoE.Backend
+			key += fmt.Sprint(row.MoE.Backend, row.MoE.LowLatency)
 		}
 		if groups[key] == nil {
 			order = append(order, key)
@@ -154,6 +154,8 @@ func seriesName(runs []record.Run, run record.Run, r record.Row) string {
 		parts = append(parts, strings.TrimSuffix(run.Name, ".jsonl"))
 	}
 	switch {
+	case r.MoE != nil && r.MoE.LowLatency:
+		parts = append(parts, r.MoE.Backend+", low latency")
 	case r.MoE != nil:
 		parts = append(parts, r.MoE.Backend)
 	case r.How != "":
