@@ -40,8 +40,8 @@ func TestTwinLowLatency(t *testing.T, create New, onHost, open Open) {
 	runTwins(t, LowLatency(create), onHost, open, cases)
 }
 
-// real is packed without what lies in gaps.
-func real(cfg ep.Config, r *ep.Received, b comm.Buffer) []byte {
+// withoutGaps is packed of the rows that came.
+func withoutGaps(cfg ep.Config, r *ep.Received, b comm.Buffer) []byte {
 	if !cfg.LowLatency {
 		return packed(b)
 	}
@@ -105,6 +105,7 @@ type inHalves struct {
 	other ep.Exchanger
 
 	x, ids, weights, out, sum comm.Buffer // of the work between
+	worked                    bool        // between has run
 }
 
 const otherHidden = 5
@@ -144,13 +145,14 @@ func (h *inHalves) between(s comm.Stream) error {
 	if err := comm.Copy(h.c, s, r.Y, r.X); err != nil {
 		return err
 	}
+	h.worked = true
 	return h.other.Combine(s, h.out, r.Y, r)
 }
 
 func (h *inHalves) Dispatch(s comm.Stream, x comm.Buffer, r ep.Routing) (*ep.Received, error) {
 	got, err := h.two.DispatchSend(s, x, r)
 	if err == nil {
-		err = errors.Join(h.between(s))
+		err = h.between(s)
 	}
 	if err == nil {
 		err = h.two.DispatchRecv(s, got)
@@ -192,7 +194,7 @@ func (h *inHalves) Close(ctx context.Context) error {
 	}
 	in, out := make([]float32, otherHidden), make([]float32, otherHidden)
 	err = errors.Join(err, comm.Copy(h.c, comm.Stream{}, comm.Of(in, otherHidden), h.x), comm.Copy(h.c, comm.Stream{}, comm.Of(out, otherHidden), h.out))
-	if err == nil && out[0] != 0 && fmt.Sprint(in) != fmt.Sprint(out) {
+	if err == nil && h.worked && fmt.Sprint(in) != fmt.Sprint(out) {
 		err = fmt.Errorf("rank %d: the exchange between the halves brought %v of %v", h.c.Rank(), out, in)
 	}
 	for _, b := range []*comm.Buffer{&h.x, &h.ids, &h.weights, &h.out, &h.sum} {

@@ -204,10 +204,10 @@ func (tc twinCase) step(ctx context.Context, c *comm.Comm, x ep.Exchanger, seed 
 	if err != nil {
 		return outcome{}, err
 	}
-	o := outcome{data: map[string][]byte{"x": real(cfg, r, r.X), "row": packed(r.Index.Row), "k": packed(r.Index.K), "weight": packed(r.Index.Weight),
+	o := outcome{data: map[string][]byte{"x": withoutGaps(cfg, r, r.X), "row": packed(r.Index.Row), "k": packed(r.Index.K), "weight": packed(r.Index.Weight),
 		"counts": packed(r.Index.Counts), "offsets": packed(r.Index.Offsets), "dropped": packed(r.Dropped), "rows": packed(r.NumRows)}}
 	if !r.Scales.IsZero() {
-		o.data["scales"] = real(cfg, r, r.Scales)
+		o.data["scales"] = withoutGaps(cfg, r, r.Scales)
 	}
 	// A function of slot and column that both drivers share: no exchange of ours is in it.
 	for i := range r.Y.Rows() {
