@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weftgo/weft/comm"
@@ -129,19 +130,10 @@ func (c *conn) broken(label string, err error) error {
 // died is the error of a call in a dead world. If it died because another rank gave up waiting for the same members, this is a
 // Timeout too.
 func (c *conn) died(label string) error {
-	if late := c.g.late.Load(); late != nil && len(*late) > 0 && !contains(*late, c.r.index) {
+	if late := c.g.late.Load(); late != nil && len(*late) > 0 && !slices.Contains(*late, c.r.index) {
 		return c.timeout(label, "", c.w.cfg.Timeout, *late)
 	}
 	return c.w.deadError(label, c.r.index)
-}
-
-func contains(list []int, x int) bool {
-	for _, v := range list {
-		if v == x {
-			return true
-		}
-	}
-	return false
 }
 
 // late is the error of a wait that outlasted the world's timeout.

@@ -16,6 +16,9 @@ import (
 // the ranks that are known to be behind; after the Timeout that follows, NCCL's kernels are aborted. What failed in NCCL
 // meanwhile appears here too.
 func (c *conn) Wait(ctx context.Context, s comm.Stream) error {
+	if err := c.open("wait"); err != nil {
+		return err // its streams are gone
+	}
 	st, err := c.r.streams.Of(s)
 	if err == nil {
 		err = c.wait(ctx, st)
