@@ -33,7 +33,7 @@ var exchangers = []struct{ name, strategy string }{
 
 // NewExchanger is collective: it makes the exchange strategy of a name. "agrs" gathers all rows and reduce-scatters the
 // sums; "alltoall" sends each token only to the ranks that own its experts, and in a world of several nodes (package comm/nodes)
-// only once to each node; "auto" chooses (see [ChooseExchanger]). The
+// only once to each node; "auto" chooses (see [ChooseExchanger]; between nodes of GPUs it is alltoall, the only one there). The
 // names of vLLM's backends are accepted too: allgather_reducescatter and naive mean agrs, deepep_high_throughput,
 // deepep_low_latency, pplx, flashinfer_*, mori and nixl_ep mean alltoall; a dash is read as an underscore.
 //
@@ -44,12 +44,15 @@ func NewExchanger(ctx context.Context, c *comm.Comm, name string, cfg ep.Config)
 	if err != nil {
 		return nil, comm.Errorf("new exchanger", c.WorldRank(), comm.Invalid, "%w", err)
 	}
-	if strategy == "auto" {
-		strategy = ChooseExchanger(c.Device().Kind, c.Size(), cfg)
-	}
 	inside, between, levels := nodes.Levels(c)
 	if levels && between.Size() == 1 { // one node: its driver can do more than a world of nodes
 		c, levels = inside, false
+	}
+	switch {
+	case strategy == "auto" && levels && c.Device().Kind != comm.CPU: // agrs has no kernels there
+		strategy = "alltoall"
+	case strategy == "auto":
+		strategy = ChooseExchanger(c.Device().Kind, c.Size(), cfg)
 	}
 	if strategy == "agrs" {
 		x, err := agrs.New(ctx, c, cfg)

@@ -39,7 +39,7 @@ func newDevice(x *Core) (*Device, error) {
 	d := &Device{core: x}
 	var ok bool
 	if d.Seater, ok = x.Comm.Conn().(kernels.Seater); !ok {
-		return nil, fmt.Errorf("driver %T cannot launch the kernels of an exchange on %v", x.Comm.Conn(), x.Comm.Device())
+		return nil, fmt.Errorf("driver %T cannot launch the kernels of an exchange on %v; open the ranks with comm/p2p, or in a world of nodes choose alltoall", x.Comm.Conn(), x.Comm.Device())
 	}
 	if _, ok := x.Comm.Conn().(HostPlanner); ok {
 		return d, nil
