@@ -51,10 +51,12 @@ func (c *conn) Without(ctx context.Context, missing, stuck []int) (*comm.World, 
 		return nil, comm.Errorf("open p2p", c.r.index, comm.Unavailable,
 			"the world spans processes, and its store may have gone with one; Close it and Open Config.Without(ranks) with a new Store in each process that is left")
 	}
-	if w.leaveBehind(missing, stuck) {
+	if w.leaveBehind(missing, stuck) || w.owes {
+		w.owes = true // until it is done: this may be called again
 		if err := w.end(ctx); err != nil {
 			return nil, err // memory that kernels may still use is not free
 		}
+		w.owes = false
 	}
 	return Open(ctx, next)
 }

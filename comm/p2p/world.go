@@ -50,6 +50,7 @@ type world struct {
 	pinned  *cuda.Pinned // the abort word, then every rank's records
 	abort   *uint64      // in pinned memory; kernels look at it now and then
 	numOpen atomic.Int32 // ranks whose main Conn is not closed
+	owes    bool         // Without began to give everything back, and could not
 
 	once      sync.Once
 	dead      chan struct{}
