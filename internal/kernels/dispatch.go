@@ -329,7 +329,8 @@ func IndexScratch(maxRows, topK, numLocal int) int {
 	return IndexBlocks(maxRows, topK) * (numLocal + 1) * 4
 }
 
-// Index launches both kernels that index gathered rows.
+// Index launches both kernels that index gathered rows. Here and below, most bounds the blocks of a kernel; 0: its work and the
+// multiprocessors alone do.
 func (s *ExchangeSet) Index(st *cuda.Stream, a *IndexArgs, most int) error {
 	width := int(a.Experts.NumLocal) + 1
 	blocks := IndexBlocks(int(a.MaxRows), int(a.Experts.TopK))
