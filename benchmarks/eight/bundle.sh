@@ -6,7 +6,7 @@ out=build/carry
 version=$(bash benchmarks/version.sh)
 rm -rf "$out/eight" && mkdir -p "$out/eight"
 echo "$version" >"$out/eight/version"
-for p in comm/p2p nccl nvshmem symm alltoall agrs; do
+for p in comm/p2p nccl nccl/ncclworld nvshmem symm alltoall alltoall/twolevel agrs; do
 	[ -d "$p" ] || continue
 	go test -c -ldflags='-s -w' -trimpath -o "$out/eight/${p//\//_}.test" "./$p"
 	mkdir -p "$out/eight/tree/$p"
