@@ -95,6 +95,7 @@ func TestFreeWhileRanksWait(t *testing.T) {
 // was not is refused at once, because loading its code would wait for the ranks.
 func TestFreshProduct(t *testing.T) {
 	d := device(t)
+	gputest.NeedHardware(t, "libcublasLt does not run on an emulated one")
 	gputest.Library(t, cublaslt.Init())
 	s, err := d.NewStream(0)
 	require.NoError(t, err)
