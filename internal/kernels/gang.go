@@ -127,7 +127,17 @@ func (g *gang) join(st *cuda.Stream, fn *cuda.Function, l *cuda.Launch, params [
 	case <-call.done:
 		return call.err
 	case <-time.After(gangWait):
+		g.forget(meet, call)
 		return fmt.Errorf("kernels: %s: only some of %d ranks came within %v; ranks launched as one must make the same calls of the same shapes", fn.Name(), size, gangWait)
+	}
+}
+
+// forget lets a rank that comes too late find no call with the stream of one that has given up.
+func (g *gang) forget(meet *Args, call *gangCall) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.calls[meet.Entry.Signature] == call {
+		delete(g.calls, meet.Entry.Signature)
 	}
 }
 
