@@ -29,7 +29,7 @@ cp version "$out/version"
 export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export WEFT_REQUIRE_GPU=1 WEFT_CACHE_DIR="$here/cache"
 cd tree
-timeout 120 "$here/eptest.test" -test.v -test.run 'GPU' >"$out/tests.log" 2>&1
+timeout 240 "$here/eptest.test" -test.v -test.run 'GPU' >"$out/tests.log" 2>&1
 echo "tests rc $?, $(grep -c -- '--- PASS' "$out/tests.log") passed, $(grep -c -- '--- FAIL' "$out/tests.log") failed"
 WEFT_TIMING="$out/exchange.jsonl" timeout 90 "$here/eptest.test" -test.v -test.run TestTiming >"$out/timing.log" 2>&1
 echo "timing rc $?"

@@ -4,7 +4,7 @@
 #	benchmarks/gpu/sanitize.sh [OUT [TEST BINARY]]
 #
 # memcheck finds accesses outside of allocations, racecheck hazards in shared memory, synccheck barriers that not all threads
-# reach. The calls are small and few (TestSanitized of comm/p2p; FILTER='^TestBriefGPU$' of ep/eptest), because everything is some
+# reach. The calls are small and few (TestSanitized of comm/p2p; FILTER='^TestBrief.*GPU$' of ep/eptest), because everything is some
 # hundred times slower, and deadlines are long. The tool runs one kernel at a time: WEFT_KERNEL_GANG makes one launch of the
 # kernels that wait for each other. Errors that the driver's calls return are not counted:
 # the tests provoke some. OUT gets the logs; the default is a temporary folder. The binary is built when none is given.
