@@ -170,11 +170,12 @@ func (x *Exchange) settle(s comm.Stream, b *bank, batch exchange.Batch, cause er
 	} else {
 		c.refuse()
 	}
-	if err := x.hands.agree(s, c); err != nil {
-		return 0, err
-	}
-	if cause != nil {
+	err = x.hands.agree(s, c)
+	if cause != nil && (err == nil || errors.Is(err, comm.Aborted)) { // aborted: ranks that heard of it first have left
 		return 0, cause
+	}
+	if err != nil {
+		return 0, err
 	}
 	if peer := c.refuser(); peer >= 0 {
 		return 0, x.Refused(peer)

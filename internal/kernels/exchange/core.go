@@ -80,11 +80,12 @@ func agree(ctx context.Context, c *comm.Comm, name string, cfg ep.Config, mine e
 		fmt.Fprintf(h, "%s %+v", name, cfg)
 		own[0] = int64(h.Sum64() | 1)
 	}
-	if err := GatherWords(ctx, c, all, own); err != nil {
-		return nil, err
-	}
-	if mine != nil {
+	err = GatherWords(ctx, c, all, own)
+	if mine != nil && (err == nil || errors.Is(err, comm.Aborted)) { // aborted: ranks that heard of it first have left
 		return nil, invalid(name, c.WorldRank(), mine)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for r := range c.Size() {
 		rank := int(all[2*r+1])
