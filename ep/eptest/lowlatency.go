@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
@@ -20,6 +22,31 @@ func TestLowLatency(t *testing.T, create New, open Open) {
 	t.Run("in halves", func(t *testing.T) {
 		TestLevels(t, Halves(create), open, Levels{LowLatency: true, brief: true})
 	})
+	t.Run("refused often", func(t *testing.T) { testRefusedOften(t, newRig(t, LowLatency(create), open)) })
+}
+
+// testRefusedOften: the others hear of every call of a rank whose calls are wrong again and again, though on a GPU it waits for none of them.
+func testRefusedOften(t *testing.T, on *rig) {
+	ranks := on.num(3)
+	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
+	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := on.create(ctx, c, cfg)
+		if err != nil {
+			return err
+		}
+		n, text := 4, "rank 1 refused its call"
+		if c.Rank() == 1 {
+			n, text = 5, "5 tokens > MaxTokensPerRank 4"
+		}
+		rows, ids, weights := comm.Of(make([]float32, 8*n), 8), comm.Of(make([]int32, 2*n), 2), comm.Of(make([]float32, 2*n), 2)
+		for i := range 25 {
+			if _, err := x.Dispatch(comm.Stream{}, rows, ep.Routing{IDs: ids, Weights: weights}); !isInvalid(err, text) {
+				return fmt.Errorf("rank %d, call %d: %v", c.Rank(), i, err)
+			}
+		}
+		return errors.Join(run(ctx, c, x, NewStep("after", x.Config(), 1, even(ranks, 4), distinct), options{}), x.Close(ctx))
+	})
+	require.NoError(t, err)
 }
 
 // TestTwinLowLatency is TestTwin with Config.LowLatency, for the cases that can have it, with as many tokens as it takes.

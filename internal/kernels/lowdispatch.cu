@@ -132,11 +132,18 @@ __device__ __noinline__ void low_count(const LowDispatchArgs &p, Route &r, Table
         place_rows(d, r, b.perRank + warp * b.numRanks, true);
 }
 
-// low_refuse tells all ranks that this one does not take part in the call. One block.
-__device__ void low_refuse(const LowDispatchArgs &p, const Route &r, u64 call) {
+// low_refuse tells all ranks that this one does not take part in the call. One block. It takes the place of an earlier refusal only when
+// every rank has begun a later call than that: a rank that refuses waits for nobody, and would run away. FAULT, or LEAVE.
+__device__ u32 low_refuse(const LowDispatchArgs &p, Shared &sh, const Route &r, u64 call) {
     const Args &a = p.d.meet;
     const Experts &x = p.d.ex.experts;
     u32 t = threadIdx.x;
+    if (call > REFUSALS) {
+        const u64 *passed = word_of(p.d.ex.peers[x.rank], p.low.passed) + t;
+        u32 why = t < x.numRanks && t != x.rank ? wait_word(a, p.d.ex, p.low, passed, call - REFUSALS + 1, t, 0, 0) : 0;
+        if (low_verdict(a, sh, why, t, call, 1) != GO)
+            return LEAVE;
+    }
     if (t < x.numRanks) {
         u64 to = p.d.ex.peers[t];
         store_relaxed(word_of(to, p.low.refused) + call % REFUSALS * MAX_RANKS + x.rank, call);
@@ -148,6 +155,7 @@ __device__ void low_refuse(const LowDispatchArgs &p, const Route &r, u64 call) {
         bank_of(p.low)->call = call;
         report(a.ctl, a, record(BAD_TOKENS, x.rank, x.rank, r.fullest, min(p.d.tokens, p.d.ex.maxTokens)));
     }
+    return FAULT;
 }
 
 // low_send is the first half. GO, LEAVE, ELSEWHERE, or FAULT when this rank refuses.
@@ -164,11 +172,8 @@ __device__ __noinline__ u32 low_send(const LowDispatchArgs &p, Shared &sh, Route
         store_relaxed(word_of(d.ex.peers[t], w.ready) + x.rank, lb.call);
     }
     start(d, r, x.numPhysical);
-    if (r.why) {
-        if (speaks)
-            low_refuse(p, r, lb.call);
-        return FAULT;
-    }
+    if (r.why)
+        return speaks ? low_refuse(p, sh, r, lb.call) : FAULT;
     Tables b = {};
     bool few = low_few(p, r);
     u32 token = quotient(t, x.inverseTopK);
