@@ -70,6 +70,7 @@ func TestLevels(t *testing.T, create New, open Open, l Levels) {
 	t.Run("construction", func(t *testing.T) { testConstruction(t, on) })
 	t.Run("group", func(t *testing.T) { testGroup(t, on) })
 	t.Run("NaN stays in its token", func(t *testing.T) { testNaN(t, on) })
+	t.Run("another call", func(t *testing.T) { testElsewhere(t, on) })
 	t.Run("late rank", func(t *testing.T) { testLate(t, on) })
 	t.Run("dying rank", func(t *testing.T) { testDying(t, on) })
 	t.Run("without ranks", func(t *testing.T) { testWithout(t, on) })

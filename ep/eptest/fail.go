@@ -14,6 +14,7 @@ import (
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
 	"github.com/weftgo/weft/ep"
+	"github.com/weftgo/weft/internal/kernels/exchange"
 	"github.com/weftgo/weft/internal/patience"
 )
 
@@ -161,6 +162,44 @@ func testLate(t *testing.T, on *rig) {
 		return nil
 	})
 	require.NoError(t, err)
+}
+
+// testElsewhere: a rank that is in another call is an Invalid error on all that says so, and not a wait.
+func testElsewhere(t *testing.T, on *rig) {
+	if on.levels.Nodes > 0 {
+		t.Skip("groups between and inside nodes notice different calls apart")
+	}
+	if on.levels.brief {
+		t.Skip("the work between halves is a call of its own, which differs first, and on a GPU others are enqueued behind it")
+	}
+	defer exchange.Poison.Store(exchange.Poison.Swap(false)) // on a GPU it comes with a barrier, which would be the call that differs
+	ranks := on.num(3)
+	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
+	for _, n := range []int{2, 100_000} {
+		errs := make([]error, ranks)
+		start := time.Now()
+		err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+			x, err := on.create(ctx, c, cfg)
+			if err != nil {
+				return err
+			}
+			if c.Rank() != 1 {
+				_, errs[c.Rank()] = begin(ctx, c, x, NewStep("elsewhere", cfg, 1, even(ranks, 3), distinct))
+				return nil
+			}
+			b, err := comm.Alloc(c, dtype.F32, 1, n)
+			if err != nil {
+				return err
+			}
+			errs[1] = errors.Join(c.AllReduce(comm.Stream{}, b, b, comm.Sum), c.Wait(ctx, comm.Stream{}))
+			return comm.Free(c, b)
+		})
+		require.NoError(t, err)
+		for rank, err := range errs {
+			require.True(t, isInvalid(err, "ranks disagree: rank 0 calls"), "rank %d: %v", rank, err)
+		}
+		require.Less(t, time.Since(start), 10*time.Second)
+	}
 }
 
 // testDying: when a rank panics, fails or leaves before or between the halves of an exchange, every other rank gets an

@@ -318,7 +318,7 @@ template <bool EXPERT_ROWS> __device__ __forceinline__ void combine(const Combin
     }
     // What lies in an exchanger's banks is not written again before the next dispatch, which is a meeting too. Memory of the
     // caller's (dstRows 1) is: then all ranks meet.
-    finish(a, sh, state == GO && odd < 16);
+    finish(a, sh, state == FAULT || odd < 16);
 }
 
 // weft_combine: see above; partial rows.

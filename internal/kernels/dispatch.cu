@@ -261,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) weft_dispatch(const __g
     if (state != GO || r.why != 0) {
         if (speaks)
             refuse(d, r, b, state == GO, refused, given);
-        finish(a, sh, false);
+        finish(a, sh, state == FAULT); // a rank in another call does not come to the second meeting
         return;
     }
     if (!solo)

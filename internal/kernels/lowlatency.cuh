@@ -23,8 +23,9 @@
 // bank's dispatches with those that came home.
 //
 // A rank whose call was refused stores the call's number into refused and passed of all ranks, and no heads. passed without
-// heads means that, or that the rank is in another call; so does the head of a meeting of the group in the inbox. In that
-// case all ranks go on to that meeting, where every one finds the same fault.
+// heads means that, or that the rank is in another call; so does the head of a meeting of the group in the inbox, or of a small
+// all_reduce. In that case all ranks go on to that meeting, where every one finds the same fault. (Two exchangers of this
+// mode that ranks call in different orders meet nowhere: those waits end with their deadlines.)
 
 // Low is where the words are. All but state are offsets in each rank's region.
 struct Low {
@@ -89,7 +90,8 @@ __device__ __noinline__ u32 low_impatient(const Args &a, const Exchange &x, cons
         if (load_acquire(word_of(mine, w.passed) + from) >= call)
             return load_acquire(word_of(mine, w.refused) + call % REFUSALS * MAX_RANKS + from) == call ? REFUSED : ELSEWHERE;
         Line head = line_load(&c->inbox[e & 1][from][0]);
-        if (head.flagA == (u32)e && head.flagB == (u32)e) {
+        Line small = line_load((const Line *)c->small[c->rank] + ((e & 1) * c->size + from) * SMALL_STRIDE);
+        if ((head.flagA == (u32)e && head.flagB == (u32)e) || (small.flagA == (u32)e && small.flagB == (u32)e)) {
             __threadfence_system(); // what it sent before is there, if it sent any
             return ELSEWHERE;
         }

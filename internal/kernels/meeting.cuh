@@ -225,9 +225,9 @@ __device__ u32 collect(const Args &a, Shared &sh, u64 e, u32 lines, u32 counts, 
         Patience wait = {};
         Line v;
         while (v = line_load(line), v.flagA != (u32)e || v.flagB != (u32)e) {
-            if ((why = impatient(c, wait, p, e, lines > HEAD ? a.entry.signature : ~0ull)) == 0)
+            if ((why = impatient(c, wait, p, e, all > HEAD ? a.entry.signature : ~0ull)) == 0)
                 continue;
-            if (why == ELSEWHERE && lines == HEAD)
+            if (why == ELSEWHERE && all == HEAD)
                 continue; // only the head is wanted
             from = p;
             return why;

@@ -56,6 +56,11 @@ struct __align__(16) Line {
 #define LINES (sizeof(Entry) / 8)
 #define HEAD 4u
 
+// The buffer for small all_reduces: see small.cu.
+#define SMALL_BYTES (64 << 10)
+#define SMALL_LINES (SMALL_BYTES / 8)
+#define SMALL_STRIDE (SMALL_LINES + 8) // lines of one source; line 0 is its header
+
 // Record is an asynchronous error in pinned host memory. seq is written last.
 struct Record {
     u64 seq, why, call, otherCall, epochSeen, epochWanted, missing, by;

@@ -8,10 +8,6 @@
 // A result is written only when all headers agree: the source may lie in the same place and is needed again.
 // Launch: a few blocks. One part, f32, bf16 or f16, without gaps, a multiple of 8 bytes up to SMALL_BYTES.
 
-#define SMALL_BYTES (64 << 10)
-#define SMALL_LINES (SMALL_BYTES / 8)
-#define SMALL_STRIDE (SMALL_LINES + 8) // lines of one source; line 0 is its header
-
 // Small is one round of a small all_reduce.
 struct Small {
     const Line *mine; // lines of source 0; the others follow
