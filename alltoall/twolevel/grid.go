@@ -2,6 +2,8 @@ package twolevel
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/dtype"
@@ -39,23 +41,45 @@ func newGrid(inside, between *comm.Comm) *grid {
 	return g
 }
 
-// check refuses groups that are not the rows and columns of one matrix.
+// check refuses groups that are not the rows and columns of one matrix. Ranks gather inside, between with what they found, and inside
+// again, whatever they find: those that see nothing wrong themselves hear of it, and none waits for one that has left.
 func (g *grid) check(ctx context.Context) error {
-	for i, level := range []*comm.Comm{g.inside, g.between} {
-		other := []*comm.Comm{g.between, g.inside}[i]
-		all, own := make([]int64, 2*level.Size()), []int64{int64(other.Rank()), int64(other.Size())}
+	var found error // what this rank saw, which says more than what it heard
+	var heard bool
+	for i, what := range []string{"of one node", "of one number", "of one node"} {
+		level, other := g.inside, g.between
+		if i == 1 {
+			level, other = other, level
+		}
+		const n = 3
+		all, own := make([]int64, n*level.Size()), []int64{int64(other.Rank()), int64(other.Size()), 0}
+		if found != nil || heard {
+			own[2] = 1
+		}
 		if err := exchange.GatherWords(ctx, level, all, own); err != nil {
+			if found != nil && errors.Is(err, comm.Aborted) { // ranks that heard of it first have left
+				return found
+			}
 			return err
 		}
 		for r := range level.Size() {
-			if all[2*r] != own[0] || all[2*r+1] != own[1] {
-				what := []string{"of one node", "of one number"}[i]
-				return comm.Errorf("alltoall", g.all.WorldRank(), comm.Invalid, "rank %d of %d of its other group, and a rank %s says %d of %d; the groups inside and between nodes must be the rows and columns of one matrix",
-					own[0], own[1], what, all[2*r], all[2*r+1])
+			its := all[n*r : n*r+n]
+			heard = heard || its[2] != 0
+			if found == nil && (its[0] != own[0] || its[1] != own[1]) {
+				found = g.invalid("rank %d of %d of its other group, and a rank %s says %d of %d", own[0], own[1], what, its[0], its[1])
 			}
 		}
 	}
-	return nil
+	if found == nil && heard {
+		found = g.invalid("other ranks found their groups wrong; their own errors say how")
+	}
+	return found
+}
+
+// invalid is an error about the groups.
+func (g *grid) invalid(format string, args ...any) error {
+	return comm.Errorf("alltoall", g.all.WorldRank(), comm.Invalid, "%w; the groups inside and between nodes must be the rows and columns of one matrix",
+		fmt.Errorf(format, args...))
 }
 
 // Device says where the rank's buffers live.
@@ -67,34 +91,43 @@ func (g *grid) Do(s comm.Stream, op *comm.Op) error {
 		return comm.Errorf(op.Label(), g.all.WorldRank(), comm.Unavailable, "%v across both levels", op.Kind)
 	}
 	for _, p := range op.Parts {
-		rows, ranks := p.Src.Rows(), g.inside.Size()
-		column, err := comm.Alloc(g.inside, p.Src.DType(), rows*g.between.Size(), p.Src.Cols())
-		if err != nil {
-			return err
-		}
-		if err = g.between.AllGather(s, column, p.Src); err != nil {
-			return err
-		}
-		if column.Device().Kind != comm.CPU { // what failed must not go on
-			if err = g.between.Wait(context.Background(), s); err != nil {
-				return err
-			}
-		}
-		for n := range g.between.Size() {
-			if err = g.inside.AllGather(s, p.Dst.Slice(n*ranks*rows, (n+1)*ranks*rows), column.Slice(n*rows, (n+1)*rows)); err != nil {
-				return err
-			}
-		}
-		if column.Device().Kind != comm.CPU {
-			if err = g.Wait(context.Background(), s); err != nil {
-				return err
-			}
-		}
-		if err = comm.Free(g.inside, column); err != nil {
+		if err := g.gather(s, p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (g *grid) gather(s comm.Stream, p comm.Part) (err error) {
+	rows, ranks := p.Src.Rows(), g.inside.Size()
+	column, err := comm.Alloc(g.inside, p.Src.DType(), rows*g.between.Size(), p.Src.Cols())
+	if err != nil {
+		return err
+	}
+	onHost := column.Device().Kind == comm.CPU
+	defer func() {
+		if err != nil && !onHost { // what was enqueued before it failed may still write there
+			_ = g.Wait(context.Background(), s)
+		}
+		err = errors.Join(err, comm.Free(g.inside, column))
+	}()
+	if err = g.between.AllGather(s, column, p.Src); err != nil {
+		return err
+	}
+	if !onHost { // what failed must not go on
+		if err = g.between.Wait(context.Background(), s); err != nil {
+			return err
+		}
+	}
+	for n := range g.between.Size() {
+		if err = g.inside.AllGather(s, p.Dst.Slice(n*ranks*rows, (n+1)*ranks*rows), column.Slice(n*rows, (n+1)*rows)); err != nil {
+			return err
+		}
+	}
+	if onHost {
+		return nil
+	}
+	return g.Wait(context.Background(), s)
 }
 
 // Split is Unavailable.
