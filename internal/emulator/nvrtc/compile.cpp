@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -70,14 +71,30 @@ bool looks_for_races() {
     return s && *s && *s != '0';
 }
 
+// folder makes a new folder below parent, and removes those that are older than so many days: of compilations that were killed, or
+// whose files were kept. It returns an empty path, and errno, if it cannot.
+static fs::path folder(const fs::path &parent, int days) {
+    std::error_code error, ignored;
+    fs::create_directories(parent, error);
+    const auto oldest = fs::file_time_type::clock::now() - std::chrono::hours(24 * days);
+    for (fs::directory_iterator i(parent, error), end; !error && i != end; i.increment(error)) {
+        const auto changed = i->last_write_time(ignored); // another process may have removed it: the least time then
+        if (!ignored && changed < oldest)
+            fs::remove_all(i->path(), ignored);
+    }
+    string name = parent / "XXXXXX";
+    return mkdtemp(name.data()) ? name : "";
+}
+
 bool compile(Program &p, int arch, const vector<string> &options) {
-    const char *temp = getenv("TMPDIR");
-    string folder = string(temp && *temp ? temp : "/tmp") + "/weft-emulator-XXXXXX";
-    if (!mkdtemp(folder.data())) {
-        p.log = string("no temporary folder: ") + strerror(errno);
+    // Reports of races name the lines of module.so, also those of code that comes from the cache of compiled programs.
+    const bool races = looks_for_races();
+    fs::path at = home(), dir = races ? folder(at / "races", 30) : folder(at / "programs", 1);
+    if (dir.empty()) {
+        p.log = "no folder below " + at.string() + ": " + strerror(errno);
         return false;
     }
-    fs::path dir(folder), at = home(), out = dir / "module.so", messages = dir / "messages";
+    fs::path out = dir / "module.so", messages = dir / "messages";
     Source s = translate(p.source);
     string text = "#line 1 \"" + p.name + "\"\n" + s.text + "\n#line 1 \"table of kernels\"\n" + table(s.kernels);
     bool ok = write(dir / "module.cpp", text);
@@ -95,7 +112,6 @@ bool compile(Program &p, int arch, const vector<string> &options) {
                               "-fcf-protection=none", "-Wno-narrowing", "-fsanitize=alignment,null,bounds,shift-exponent,integer-divide-by-zero",
                               "-fno-sanitize-recover=all", "-DWEFT_EMULATED=1", "-D__CUDACC__=1", "-D__CUDACC_RTC__=1", "-D__CUDA_ARCH__=" + std::to_string(arch * 10),
                               "-include", at / "nvrtc/device/cuda.h", "-include", at / "nvrtc/device/table.h", "-I", dir};
-    const bool races = looks_for_races();
     if (races)
         command.insert(command.end(), {"-g1", "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "--param",
                                        "tsan-instrument-func-entry-exit=0", "-DWEFT_EMU_RACES=\"" + out.string() + "\""});
