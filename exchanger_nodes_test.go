@@ -65,12 +65,12 @@ func TestAgrsOfNodes(t *testing.T) {
 		if testing.Short() && shape[0] == 3 {
 			continue
 		}
-		eptest.TestLevels(t, func(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
+		eptest.TestWith(t, func(ctx context.Context, c *comm.Comm, cfg ep.Config) (ep.Exchanger, error) {
 			return weft.NewExchanger(ctx, c, "agrs", cfg)
 		}, func(t testing.TB, _ int, timeout time.Duration) *comm.World {
 			return openNodes(t, shape[0], shape[1], timeout)
 		},
-			eptest.Levels{Nodes: shape[0], Ranks: shape[0] * shape[1]})
+			eptest.Traits{Nodes: shape[0], Ranks: shape[0] * shape[1]})
 	}
 }
 

@@ -67,10 +67,10 @@ func shapeOf(ranks int) (numNodes, inside int) {
 func TestConformanceGPU(t *testing.T) {
 	gputest.Device(t)
 	const numNodes, ranks = 2, 2
-	eptest.TestLevels(t, create, func(t testing.TB, _ int, timeout time.Duration) *comm.World {
+	eptest.TestWith(t, create, func(t testing.TB, _ int, timeout time.Duration) *comm.World {
 		return openGPU(t, numNodes, ranks, timeout)
 	},
-		eptest.Levels{Nodes: numNodes, Ranks: numNodes * ranks,
+		eptest.Traits{Nodes: numNodes, Ranks: numNodes * ranks,
 			Bytes: func(cfg ep.Config) (int64, int64) { return twolevel.Bytes(cfg, numNodes, ranks) }})
 }
 

@@ -62,10 +62,10 @@ func TestConformance(t *testing.T) {
 			continue
 		}
 		t.Run(fmt.Sprint(shape), func(t *testing.T) {
-			eptest.TestLevels(t, create, func(t testing.TB, _ int, timeout time.Duration) *comm.World {
+			eptest.TestWith(t, create, func(t testing.TB, _ int, timeout time.Duration) *comm.World {
 				return open(t, shape[0], shape[1], timeout)
 			},
-				eptest.Levels{Nodes: shape[0], Ranks: shape[0] * shape[1],
+				eptest.Traits{Nodes: shape[0], Ranks: shape[0] * shape[1],
 					Bytes: func(cfg ep.Config) (int64, int64) { return twolevel.Bytes(cfg, shape[0], shape[1]) }})
 		})
 	}

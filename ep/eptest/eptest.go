@@ -33,10 +33,10 @@ func TestExchanger(t *testing.T, create New) {
 }
 
 // TestOn runs the whole suite on the worlds of another driver. On a GPU, buffers are moved there and back.
-func TestOn(t *testing.T, create New, open Open) { TestLevels(t, create, open, Levels{}) }
+func TestOn(t *testing.T, create New, open Open) { TestWith(t, create, open, Traits{}) }
 
-// Levels says that the strategy has two of them.
-type Levels struct {
+// Traits are what the suite has to know of a strategy and its worlds.
+type Traits struct {
 	LowLatency bool // create sets Config.LowLatency: see LowLatency
 	Nodes      int  // of every world; 0: the strategy has one level
 	Ranks      int  // of every world, instead of the numbers of ranks of the suite
@@ -46,15 +46,15 @@ type Levels struct {
 	brief bool // leave out shapes
 }
 
-// TestLevels is TestOn for strategies whose worlds have two levels, and cannot be split.
-func TestLevels(t *testing.T, create New, open Open, l Levels) {
+// TestWith is TestOn for strategies with other traits than none: of low latency, or whose worlds have two levels and cannot be split.
+func TestWith(t *testing.T, create New, open Open, have Traits) {
 	on := newRig(t, create, open)
-	on.levels = l
+	on.traits = have
 	exchange.Poison.Store(true)
 	t.Cleanup(func() { exchange.Poison.Store(false) })
 	t.Run("shapes", func(t *testing.T) { testShapes(t, on) })
 	t.Run("ranks", func(t *testing.T) { testRanks(t, on) })
-	if !l.brief { // another caller runs them
+	if !have.brief { // another caller runs them
 		t.Run("hidden", func(t *testing.T) { testHidden(t, on) })
 		t.Run("placements", func(t *testing.T) { testPlacements(t, on) })
 		t.Run("quantised", func(t *testing.T) { testQuantised(t, on) })
@@ -75,7 +75,7 @@ func TestLevels(t *testing.T, create New, open Open, l Levels) {
 	t.Run("dying rank", func(t *testing.T) { testDying(t, on) })
 	t.Run("without ranks", func(t *testing.T) { testWithout(t, on) })
 	t.Run("allocations", func(t *testing.T) { testAllocations(t, on) })
-	if l.LowLatency {
+	if have.LowLatency {
 		t.Run("halves", func(t *testing.T) { testHalves(t, on) })
 	}
 }
@@ -214,7 +214,7 @@ func testMany(t *testing.T, on *rig) {
 	if testing.Short() {
 		t.Skip("moves 140,000 tokens; not with -short")
 	}
-	if on.levels.LowLatency {
+	if on.traits.LowLatency {
 		t.Skip("LowLatency takes few tokens")
 	}
 	cfg := ep.Config{NumExperts: 2, TopK: 1, Hidden: 1, MaxTokensPerRank: 70_000}

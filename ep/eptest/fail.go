@@ -98,7 +98,7 @@ func testConstruction(t *testing.T, on *rig) {
 
 // testGroup: in a group made by Split the errors name ranks of the world.
 func testGroup(t *testing.T, on *rig) {
-	if on.levels.Nodes > 0 {
+	if on.traits.Nodes > 0 {
 		t.Skip("worlds of two levels have no groups")
 	}
 	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4}
@@ -166,10 +166,10 @@ func testLate(t *testing.T, on *rig) {
 
 // testElsewhere: a rank that is in another call is an Invalid error on all that says so, and not a wait.
 func testElsewhere(t *testing.T, on *rig) {
-	if on.levels.Nodes > 0 {
+	if on.traits.Nodes > 0 {
 		t.Skip("groups between and inside nodes notice different calls apart")
 	}
-	if on.levels.brief {
+	if on.traits.brief {
 		t.Skip("the work between halves is a call of its own, which differs first, and on a GPU others are enqueued behind it")
 	}
 	defer exchange.Poison.Store(exchange.Poison.Swap(false)) // on a GPU it comes with a barrier, which would be the call that differs

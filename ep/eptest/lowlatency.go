@@ -18,9 +18,9 @@ import (
 // TestLowLatency runs the whole suite with Config.LowLatency: once with whole calls, and once with calls in halves and other work
 // between them.
 func TestLowLatency(t *testing.T, create New, open Open) {
-	t.Run("whole calls", func(t *testing.T) { TestLevels(t, LowLatency(create), open, Levels{LowLatency: true}) })
+	t.Run("whole calls", func(t *testing.T) { TestWith(t, LowLatency(create), open, Traits{LowLatency: true}) })
 	t.Run("in halves", func(t *testing.T) {
-		TestLevels(t, Halves(create), open, Levels{LowLatency: true, brief: true})
+		TestWith(t, Halves(create), open, Traits{LowLatency: true, brief: true})
 	})
 	t.Run("refused often", func(t *testing.T) { testRefusedOften(t, newRig(t, LowLatency(create), open)) })
 }

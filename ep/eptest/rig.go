@@ -16,28 +16,28 @@ type rig struct {
 	make   New
 	open   Open
 	worlds map[int]*comm.World
-	levels Levels
+	traits Traits
 }
 
 // num is the number of ranks of a test that wants so many.
 func (r *rig) num(ranks int) int {
-	if r.levels.Ranks > 0 {
-		return r.levels.Ranks
+	if r.traits.Ranks > 0 {
+		return r.traits.Ranks
 	}
 	return ranks
 }
 
 // nums is num for a test of several.
 func (r *rig) nums(list ...int) []int {
-	if r.levels.Ranks > 0 {
-		return []int{r.levels.Ranks}
+	if r.traits.Ranks > 0 {
+		return []int{r.traits.Ranks}
 	}
 	return list
 }
 
 // tokens is how many a rank has in a test that wants so many.
 func (r *rig) tokens(n int) int {
-	if r.levels.LowLatency {
+	if r.traits.LowLatency {
 		return min(n, ep.MaxLowLatencyTokens)
 	}
 	return n
@@ -45,8 +45,8 @@ func (r *rig) tokens(n int) int {
 
 // bytes bounds a rank's memory.
 func (r *rig) bytes(cfg ep.Config, ranks int) (symmetric, private int64) {
-	if r.levels.Bytes != nil {
-		return r.levels.Bytes(cfg)
+	if r.traits.Bytes != nil {
+		return r.traits.Bytes(cfg)
 	}
 	return cfg.Bytes(ranks)
 }

@@ -35,7 +35,7 @@ func testCounters(t *testing.T, on *rig) {
 			copies, cross := copiesOf(x.Config(), s, me)
 			want.NumCopies, want.NumCrossCopies = int64(copies), int64(cross)
 		}
-		if n := on.levels.Nodes; n > 0 && x.Name() == "alltoall" {
+		if n := on.traits.Nodes; n > 0 && x.Name() == "alltoall" {
 			want.NumNodeCopies, want.NumCrossNodeCopies = nodeCopiesOf(x.Config(), s, me, ranks/n)
 		}
 		want.DroppedIDs = droppedOf(x.Config(), s, me)

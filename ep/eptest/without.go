@@ -19,7 +19,7 @@ import (
 // open a world of their own and go on, with the experts that they had. Experts with a replica are served there; ids of the others are
 // dropped and counted.
 func testWithout(t *testing.T, on *rig) {
-	if on.levels.Nodes > 0 {
+	if on.traits.Nodes > 0 {
 		t.Skip("worlds of two levels are not opened anew without a rank")
 	}
 	const ranks = 5
