@@ -254,7 +254,12 @@ func (s *ExchangeSet) functions(shared int) error {
 }
 
 // Close unloads the kernels. None may be running.
-func (s *ExchangeSet) Close() error { return s.module.Close() }
+func (s *ExchangeSet) Close() error {
+	if s == nil {
+		return nil
+	}
+	return s.module.Close()
+}
 
 // fewTokens is dispatch.cu's SOLO: rows of so few tokens go through registers.
 const fewTokens = 256

@@ -74,7 +74,10 @@ func newGang(dev *cuda.Device) (*gang, error) {
 		return nil, nil
 	}
 	lists, err := dev.AllocHost(gangBytes)
-	return &gang{dev: dev, lists: lists, sizes: map[uint64]int{}, short: map[*cuda.Function]bool{}, calls: map[uint64]*gangCall{}}, err
+	if err != nil {
+		return nil, err
+	}
+	return &gang{dev: dev, lists: lists, sizes: map[uint64]int{}, short: map[*cuda.Function]bool{}, calls: map[uint64]*gangCall{}}, nil
 }
 
 func (g *gang) close() error {

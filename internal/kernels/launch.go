@@ -43,22 +43,28 @@ func Load(dev *cuda.Device) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{module: m, flow: flowBytes}
+	if err := s.load(dev, exchange); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// load takes all that a Set has beside its module. After an error the caller calls Close.
+func (s *Set) load(dev *cuda.Device, exchange []byte) (err error) {
 	if s.gang, err = newGang(dev); err != nil {
-		return nil, errors.Join(err, m.Close())
+		return err
 	}
 	if delayed() {
 		s.flow = flowBytesDelay
 	}
 	if err := s.functions(); err != nil {
-		return nil, errors.Join(err, m.Close())
+		return err
 	}
 	if err := s.allowBulk(dev); err != nil {
-		return nil, errors.Join(err, m.Close())
+		return err
 	}
-	if s.exchange, err = loadExchange(dev, exchange, s.gang); err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	return s, nil
+	s.exchange, err = loadExchange(dev, exchange, s.gang)
+	return err
 }
 
 // Group tells the size of a Ctl's group.
@@ -145,7 +151,7 @@ func (s *Set) bulkFits(a *Args, size int) bool {
 	return bytes >= s.flow
 }
 
-// Close unloads the kernels. None may be running.
+// Close unloads the kernels. None may be running. It also takes a Set of which Load has only a part.
 func (s *Set) Close() error { return errors.Join(s.exchange.Close(), s.module.Close(), s.gang.close()) }
 
 // linear is the shape of a launch that begins where the one in front ends: every kernel here calls follow() first.
