@@ -88,13 +88,13 @@ type Taken struct {
 func (x *Core) CheckCombine(out, y comm.Buffer, r *ep.Received, bias []comm.Buffer) (Taken, error) {
 	s, err := x.inPhase(r, received)
 	if err == nil {
-		err = x.checkOut(s, out, nil)
+		err = x.checkOut(s, out)
 	}
 	if err == nil {
 		err = x.checkY(s, y)
 	}
 	if err == nil {
-		err = x.checkOut(s, out, bias)
+		err = x.checkBias(s, bias)
 	}
 	if err != nil {
 		return Taken{}, err
@@ -122,7 +122,10 @@ func (x *Core) CheckCombineSend(y comm.Buffer, r *ep.Received) (Taken, error) {
 func (x *Core) CheckCombineRecv(out comm.Buffer, r *ep.Received, bias []comm.Buffer) (Taken, error) {
 	s, err := x.inPhase(r, returning)
 	if err == nil {
-		err = x.checkOut(s, out, bias)
+		err = x.checkOut(s, out)
+	}
+	if err == nil {
+		err = x.checkBias(s, bias)
 	}
 	if err != nil {
 		return Taken{}, err
@@ -153,10 +156,14 @@ func (x *Core) checkY(s *state, y comm.Buffer) error {
 	return nil
 }
 
-func (x *Core) checkOut(s *state, out comm.Buffer, bias []comm.Buffer) error {
+func (x *Core) checkOut(s *state, out comm.Buffer) error {
 	if err := x.tensor("out", out, x.Cfg.DType, s.bank.numRows, x.Cfg.Hidden); err != nil {
 		return x.Invalid("combine: %w", err)
 	}
+	return nil
+}
+
+func (x *Core) checkBias(s *state, bias []comm.Buffer) error {
 	if len(bias) > 2 {
 		return x.Invalid("combine: %d bias tensors; at most 2", len(bias))
 	}
