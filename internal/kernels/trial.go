@@ -7,8 +7,9 @@ var Trial struct {
 	NarrowByUnits  bool // dispatch narrows rows to fp8 through registers where it could through shared memory and by bulk copies
 }
 
-// partialThreads is the threads of a block of Partials. Large calls had been faster with 512 (1,539 us at 32,768 tokens, against 2,152
-// with 768, though of kernels that differed in more than that), small ones with 768.
+// partialThreads is the threads of a block of Partials. The choice is a guess until both are timed of this kernel: large calls
+// had been faster with 512 (1,539 us at 32,768 tokens, against 2,152 with 768), small ones with 768, but of kernels that differed in
+// more than that.
 func (s *ExchangeSet) partialThreads(maxRows int) int {
 	switch {
 	case Trial.PartialThreads > 0:
