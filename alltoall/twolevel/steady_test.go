@@ -46,7 +46,7 @@ func (j job) steady(t testing.TB, w *comm.World, n int, create func(ctx context.
 	return after.Mallocs - before.Mallocs
 }
 
-// After the largest batch a step allocates a few small objects on each rank.
+// After the largest batch a step allocates one small object on each rank; 1.0 to 1.2 were measured, the runtime's own among them.
 func TestSteady(t *testing.T) {
 	if testing.Short() {
 		t.Skip("counts allocations; not with -short, which CI runs under the race detector")
@@ -55,7 +55,7 @@ func TestSteady(t *testing.T) {
 	j := newJob(ep.Config{NumExperts: 11, TopK: 4, Hidden: 64, DType: dtype.BF16}, 1, 0, 20, 3, 0, 12)
 	per := float64(j.steady(t, open(t, 2, 2, 0), n, create)) / n / 4
 	t.Logf("%.1f allocations a step and rank", per)
-	require.Less(t, per, 3.0)
+	require.Less(t, per, 1.5)
 }
 
 // BenchmarkExchange is a dispatch and a combine of 256 tokens on each of 8 ranks that share this machine: what the second level costs
