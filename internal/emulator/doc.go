@@ -30,7 +30,8 @@
 // here has not run on a GPU.
 //
 // Variables: WEFT_EMULATOR_SEED=n lets threads run in a random order, another one in each block and run, and yield between the
-// halves of lines and before atomics and stores of flags. WEFT_EMULATOR_RACES=1 looks for races and ends the process at the
-// first, 2 tells of each and goes on. WEFT_EMULATOR_KEEP=1 leaves the text and the shared object of each compiled program for a day,
-// in the folder programs beside the libraries; what races were looked for in stays in races for 30. CXX is the compiler, g++ when unset. The driver reads more: see driver/settings.h.
+// halves of lines and before atomics and stores of flags. WEFT_EMULATOR_RACES=1 looks for races and ends the process at the first,
+// 2 tells of each on standard error, which go test shows with -v, and goes on. WEFT_EMULATOR_KEEP=1 leaves the text and the shared
+// object of each compiled program for a day, in the folder programs beside the libraries; what races were looked for in stays in
+// races for 30. CXX is the compiler, g++ when unset. The driver reads more: see driver/settings.h.
 package emulator
