@@ -3,6 +3,7 @@
 #include "../device/table.h"
 #include "races.h"
 
+#include <errno.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,6 @@
 #include <unistd.h>
 
 #include <mutex>
-#include <vector>
 
 extern "C" void weft_emu_switch(void **from, void *to);
 
@@ -19,18 +19,34 @@ namespace weft_emu {
 
 void end();
 
-// Regions of blocks that have ended are used again: their pages are there.
-static std::mutex mu;
-static std::vector<char *> spare;
+// Spares are the regions of blocks that have ended, to be used again: their pages are there. All modules of the process share
+// them, at a place that each knows, so that there are no more than blocks that ran at once: a module that cannot be unloaded yet,
+// because its device is held, keeps none.
+struct Spares {
+    std::mutex mu; // zeros are a mutex that nobody holds
+    uint32_t num;
+    char *list[4096];
+};
+
+static Spares &spares() {
+    static Spares *const all = [] {
+        void *const where = (void *)0x5d0000000000;
+        void *p = mmap(where, sizeof(Spares), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (p != where && errno != EEXIST) { // else another module made it
+            perror("emulator: no memory for a list");
+            abort();
+        }
+        return (Spares *)where;
+    }();
+    return *all;
+}
 
 static char *new_region() {
+    Spares &spare = spares();
     {
-        std::lock_guard<std::mutex> hold(mu);
-        if (!spare.empty()) {
-            char *r = spare.back();
-            spare.pop_back();
-            return r;
-        }
+        std::lock_guard<std::mutex> hold(spare.mu);
+        if (spare.num > 0)
+            return spare.list[--spare.num];
     }
     char *all = (char *)mmap(nullptr, 2 * REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) {
@@ -45,17 +61,16 @@ static char *new_region() {
 }
 
 static void keep_region(char *r) {
-    std::lock_guard<std::mutex> hold(mu);
-    spare.push_back(r);
-}
-
-// The regions go with the module.
-static struct Owner {
-    ~Owner() {
-        for (char *r : spare)
-            munmap(r, REGION);
+    Spares &spare = spares();
+    {
+        std::lock_guard<std::mutex> hold(spare.mu);
+        if (spare.num < sizeof spare.list / sizeof *spare.list) {
+            spare.list[spare.num++] = r;
+            return;
+        }
     }
-} owner;
+    munmap(r, REGION);
+}
 
 // shared_variables are all __shared__ variables of the module: its thread-local segment, as the OS thread has it.
 struct Segment {
