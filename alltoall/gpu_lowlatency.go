@@ -35,14 +35,15 @@ func (p *lowPlaces) take(l *layout, cfg ep.Config, size int) {
 	parts, step := kernels.LowPieces(cfg.Hidden, elem)
 	stride := (cfg.Hidden*elem + 15) / 16 * 16
 	lines := kernels.LowHeadLines(cfg.Placement.NumLocal(0))
-	words := uint64(l.take(1, kernels.LowWordBytes))
+	words := uint64(l.take(1, kernels.LowWordBytes(cfg.Banks)))
 	const row = kernels.MaxRanks * 8
 	for b := range cfg.Banks {
 		p.banks = append(p.banks, kernels.Low{Passed: words, Ready: words + row, Refused: words + 2*row, Bank: uint32(b),
 			Came: uint64(l.take(1, row)), Heads: uint64(l.take(size*lines, kernels.LineBytes)),
 			Notes: uint64(l.take(rows*(1+cfg.TopK), kernels.LineBytes)), Landed: uint64(l.take(rows, 8)),
 			Back: uint64(l.take(tokens*width, stride)), Pieces: uint64(l.take(tokens*width*parts, 8)),
-			HeadLines: uint32(lines), Width: uint32(width), Parts: uint32(parts), BackStride: uint32(stride), Step: uint32(step)})
+			HeadLines: uint32(lines), Width: uint32(width), Parts: uint32(parts), BackStride: uint32(stride), Step: uint32(step),
+			Banks: uint32(cfg.Banks)})
 	}
 }
 

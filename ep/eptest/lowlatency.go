@@ -23,6 +23,7 @@ func TestLowLatency(t *testing.T, create New, open Open) {
 		TestWith(t, Halves(create), open, Traits{LowLatency: true, brief: true})
 	})
 	t.Run("refused often", func(t *testing.T) { testRefusedOften(t, newRig(t, LowLatency(create), open)) })
+	t.Run("refused while a half waits", func(t *testing.T) { testRefusedPending(t, newRig(t, LowLatency(create), open)) })
 }
 
 // testRefusedOften: the others hear of every call of a rank whose calls are wrong again and again, though on a GPU it waits for none of them.
@@ -42,6 +43,47 @@ func testRefusedOften(t *testing.T, on *rig) {
 		for i := range 25 {
 			if _, err := x.Dispatch(comm.Stream{}, rows, ep.Routing{IDs: ids, Weights: weights}); !isInvalid(err, text) {
 				return fmt.Errorf("rank %d, call %d: %v", c.Rank(), i, err)
+			}
+		}
+		return errors.Join(run(ctx, c, x, NewStep("after", x.Config(), 1, even(ranks, 4), distinct), options{}), x.Close(ctx))
+	})
+	require.NoError(t, err)
+}
+
+// testRefusedPending: the others hear of a refused call also when they end it after many later calls of another bank, all refused too.
+func testRefusedPending(t *testing.T, on *rig) {
+	ranks := on.num(3)
+	cfg := ep.Config{NumExperts: 6, TopK: 2, Hidden: 8, MaxTokensPerRank: 4, Banks: 2}
+	err := on.world(t, ranks).Run(context.Background(), func(ctx context.Context, c *comm.Comm) error {
+		x, err := on.create(ctx, c, cfg)
+		if err != nil {
+			return err
+		}
+		two := x.(ep.Splitter)
+		n, text := 4, "rank 1 refused its call"
+		if c.Rank() == 1 {
+			n, text = 5, "5 tokens > MaxTokensPerRank 4"
+		}
+		rows, ids, weights := comm.Of(make([]float32, 8*n), 8), comm.Of(make([]int32, 2*n), 2), comm.Of(make([]float32, 2*n), 2)
+		send := func() (*ep.Received, error) {
+			return two.DispatchSend(comm.Stream{}, rows, ep.Routing{IDs: ids, Weights: weights})
+		}
+		for round := range 3 {
+			first, err := send()
+			if err != nil {
+				return err
+			}
+			for i := range 11 {
+				r, err := send()
+				if err != nil {
+					return err
+				}
+				if err := two.DispatchRecv(comm.Stream{}, r); !isInvalid(err, text) {
+					return fmt.Errorf("rank %d, round %d, call %d: %v", c.Rank(), round, i, err)
+				}
+			}
+			if err := two.DispatchRecv(comm.Stream{}, first); !isInvalid(err, text) {
+				return fmt.Errorf("rank %d, round %d, the first call: %v", c.Rank(), round, err)
 			}
 		}
 		return errors.Join(run(ctx, c, x, NewStep("after", x.Config(), 1, even(ranks, 4), distinct), options{}), x.Close(ctx))

@@ -162,7 +162,7 @@ var few = envknob.Register("WEFT_DISPATCH_FEW", "0: dispatches of at most 32 row
 
 // exchangeFiles are the parts of the second translation unit.
 var exchangeFiles = []string{"ptx.cuh", "protocol.cuh", "meeting.cuh", "numbers.cuh", "copy.cuh", "index.cu", "quant.cu", "route.cuh", "push.cuh", "push_fp8.cuh", "dispatch.cu", "few.cu", "combine.cu", "partials.cu", "rows.cu",
-	"lowlatency.cuh", "lowdispatch.cu", "lowcombine.cu"}
+	"lowlatency.cuh", "lowindex.cuh", "lowdispatch.cu", "lowcombine.cu"}
 
 // ExchangeProgram is the source of dispatch and combine for an architecture.
 func ExchangeProgram(arch string) nvrtc.Program {

@@ -22,9 +22,6 @@ __device__ __noinline__ void low_heads(const LowDispatchArgs &p, const Tables &b
     }
 }
 
-// A note's word: the expert's number at its rank, and the choice's order among the source's choices of it. NOWHERE: not there.
-#define NOWHERE ~0u
-
 // low_note writes choice at's note for each rank that its token goes to, and with RankInvariant its term. g is the expert, of
 // rank, or -1; order is the choice's among those of g.
 __device__ __forceinline__ void low_note(const LowDispatchArgs &p, const Route &r, u32 at, int g, u32 rank, u32 order, u64 call) {
@@ -132,21 +129,22 @@ __device__ __noinline__ void low_count(const LowDispatchArgs &p, Route &r, Table
         place_rows(d, r, b.perRank + warp * b.numRanks, true);
 }
 
-// low_refuse tells all ranks that this one does not take part in the call. One block. It takes the place of an earlier refusal only when
-// every rank has begun a later call than that: a rank that refuses waits for nobody, and would run away. FAULT, or LEAVE.
+// low_refuse tells all ranks that this one does not take part in the call. One block. It takes the place of the bank's last refusal but
+// one, and so waits until every rank has begun the last: a rank that refuses waits for nobody else, and would run away. FAULT, or LEAVE.
 __device__ u32 low_refuse(const LowDispatchArgs &p, Shared &sh, const Route &r, u64 call) {
     const Args &a = p.d.meet;
     const Experts &x = p.d.ex.experts;
     u32 t = threadIdx.x;
-    if (call > REFUSALS) {
-        const u64 *passed = word_of(p.d.ex.peers[x.rank], p.low.passed) + t;
-        u32 why = t < x.numRanks && t != x.rank ? wait_word(a, p.d.ex, p.low, passed, call - REFUSALS + 1, t, 0, 0) : 0;
-        if (low_verdict(a, sh, why, t, call, 1) != GO)
-            return LEAVE;
-    }
+    u64 mine = p.d.ex.peers[x.rank], place = p.low.refused + (u64)(p.low.bank * REFUSALS * MAX_RANKS + x.rank) * 8;
+    u64 even = load_relaxed(word_of(mine, place)), odd = load_relaxed(word_of(mine, place) + MAX_RANKS);
+    u32 oldest = odd < even, why = 0;
+    if (min(even, odd) != 0 && t < x.numRanks && t != x.rank)
+        why = wait_word(a, p.d.ex, p.low, word_of(mine, p.low.passed) + t, max(even, odd), t, 0, 0);
+    if (low_verdict(a, sh, why, t, call, 1) != GO) // and all have read what thread x.rank overwrites
+        return LEAVE;
     if (t < x.numRanks) {
         u64 to = p.d.ex.peers[t];
-        store_relaxed(word_of(to, p.low.refused) + call % REFUSALS * MAX_RANKS + x.rank, call);
+        store_relaxed(word_of(to, place) + oldest * MAX_RANKS, call);
         DELAY();
         store_release(word_of(to, p.low.passed) + x.rank, call);
     }
@@ -266,81 +264,6 @@ __device__ __noinline__ void low_conclude(const LowDispatchArgs &p, const LowBlo
     stats[2] += bank->copies;
     stats[3] += bank->copies - bank->own;
     stats[5] += bank->bad;
-}
-
-// low_places makes of the heads in base [numRanks, numLocal] each source's first slot of each expert. A whole block.
-__device__ __noinline__ void low_places(const Experts &x, LowBlock &lb, u32 *base, u32 *total, u32 *offset) {
-    u32 t = threadIdx.x, n = x.numLocal;
-    if (t == 0) {
-        lb.rows[0] = 0;
-        for (u32 i = 0; i < x.numRanks; i++)
-            lb.rows[i + 1] += lb.rows[i];
-    }
-    for (u32 l = t; l < n; l += blockDim.x) {
-        u32 sum = 0;
-        for (u32 i = 0; i < x.numRanks; i++) {
-            u32 v = base[i * n + l];
-            base[i * n + l] = sum;
-            sum += v;
-        }
-        total[l] = sum;
-    }
-    __syncthreads();
-    if (t < 32) {
-        u32 sum = 0;
-        for (u32 i = 0; i < n; i += 32) {
-            u32 all, before = warp_sum_before(i + t < n ? padded(total[i + t], x.alignment) : 0, all);
-            if (i + t < n)
-                offset[i + t] = sum + before;
-            sum += all;
-        }
-        if (t == 0)
-            offset[n] = sum;
-    }
-    __syncthreads();
-    for (u32 i = t; i < x.numRanks * n; i += blockDim.x)
-        base[i] += offset[i % n];
-    __syncthreads();
-}
-
-// low_index makes the index of the notes, a thread for each choice of each row, and waits for the rows. It returns to each thread why it
-// gave up, and on whom.
-__device__ u32 low_index(const LowDispatchArgs &p, const LowBlock &lb, const u32 *base, u32 &from) {
-    const DispatchArgs &d = p.d;
-    const Experts &x = d.ex.experts;
-    const Low &w = p.low;
-    u64 mine = d.ex.peers[x.rank];
-    u32 topK = x.topK, all = lb.rows[x.numRanks], id = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x, why;
-    for (u32 i = id; i < all * topK; i += step) {
-        u32 n = quotient(i, x.inverseTopK), k = i - n * topK, src = 0;
-        while (n >= lb.rows[src + 1])
-            src++;
-        u32 row = src * d.ex.maxTokens + n - lb.rows[src];
-        Line v;
-        if ((why = wait_line(d.meet, d.ex, w, (const Line *)(mine + w.notes) + (u64)row * (1 + topK) + 1 + k, v, lb.call, src, 0, 0)) != 0) {
-            from = src;
-            return why;
-        }
-        int slot = -1;
-        if (v.a != NOWHERE) {
-            slot = base[src * x.numLocal + (v.a & 0xffff)] + (v.a >> 16);
-            ((int *)(mine + d.bank.row))[slot] = row;
-            ((int *)(mine + d.bank.k))[slot] = k;
-            ((u32 *)(mine + d.bank.weight))[slot] = v.b;
-        }
-        ((int *)(mine + d.bank.slot))[row * topK + k] = slot;
-    }
-    for (u32 i = id; i < all; i += step) {
-        u32 src = 0;
-        while (i >= lb.rows[src + 1])
-            src++;
-        const u64 *flag = word_of(mine, w.landed) + src * d.ex.maxTokens + i - lb.rows[src];
-        if ((why = wait_word(d.meet, d.ex, w, flag, lb.call, src, 0, 0)) != 0) {
-            from = src;
-            return why;
-        }
-    }
-    return 0;
 }
 
 // low_recv is the second half. GO, LEAVE, REFUSED or ELSEWHERE, or FAULT when this rank had refused.

@@ -22,23 +22,24 @@
 // begun it too (ready), when all that they did before has ended. A rank knows by itself whether it must: it compares the
 // bank's dispatches with those that came home.
 //
-// A rank whose call was refused stores the call's number into refused and passed of all ranks, and no heads. passed without
-// heads means that, or that the rank is in another call; so does the head of a meeting of the group in the inbox, or of a small
+// A rank whose call was refused stores the call's number into refused, among its last REFUSALS of that bank, and passed of all ranks,
+// and no heads. A number there is overwritten when every rank has begun the bank's next refused call, so has the bank free again and
+// has heard of the one before, however long a half was pending. passed without heads means that, or that the rank is in another call; so does the head of a meeting of the group in the inbox, or of a small
 // all_reduce. In that case all ranks go on to that meeting, where every one finds the same fault. (Two exchangers of this
 // mode that ranks call in different orders meet nowhere: those waits end with their deadlines.)
 
 // Low is where the words are. All but state are offsets in each rank's region.
 struct Low {
     u64 state;                   // this rank's own: u64 calls, pad[7]; LOW_WORDS for each bank
-    u64 passed, refused, ready;  // u64 [MAX_RANKS]; [REFUSALS][MAX_RANKS]; [MAX_RANKS]
+    u64 passed, refused, ready;  // u64 [MAX_RANKS]; [banks][REFUSALS][MAX_RANKS]; [MAX_RANKS]
     u64 came;                    // u64 [MAX_RANKS], of the bank
     u64 heads, notes, landed;    // Line [numRanks][headLines], Line [rows][1 + topK], u64 [rows]
     u64 back, pieces;            // [tokens][width] rows of backStride bytes; u64 [tokens][width][parts]
     u32 bank, headLines, width, parts; // width: rows that can come back of a token
-    u32 backStride, step, phases, pad; // step: values of a piece
+    u32 backStride, step, phases, banks; // step: values of a piece
 };
 
-#define REFUSALS 8u
+#define REFUSALS 2u
 #define LOW_WORDS 32u
 enum { LOW_SEND = 1, LOW_RECV = 2 }; // phases
 
@@ -75,6 +76,15 @@ struct LowBlock {
 __device__ __forceinline__ LowBank *bank_of(const Low &w) { return (LowBank *)((u64 *)w.state + 8 + LOW_WORDS * w.bank); }
 __device__ __forceinline__ u64 *word_of(u64 region, u64 offset) { return (u64 *)(region + offset); }
 
+// low_refused says whether rank from refused the call. It looks at all banks: one that has none free names any.
+__device__ __noinline__ bool low_refused(const Exchange &x, const Low &w, u32 from, u64 call) {
+    const u64 *refused = word_of(x.peers[x.experts.rank], w.refused) + from;
+    for (u32 i = 0; i < w.banks * REFUSALS; i++)
+        if (load_acquire(refused + i * MAX_RANKS) == call)
+            return true;
+    return false;
+}
+
 // low_impatient returns why a wait for rank from should end, or 0. call 0: the wait is for what another block of a rank
 // that is in the call will send.
 __device__ __noinline__ u32 low_impatient(const Args &a, const Exchange &x, const Low &w, Patience &p, u32 from, u64 call, u64 e) {
@@ -88,7 +98,7 @@ __device__ __noinline__ u32 low_impatient(const Args &a, const Exchange &x, cons
     u64 mine = x.peers[x.experts.rank];
     if (call != 0) {
         if (load_acquire(word_of(mine, w.passed) + from) >= call)
-            return load_acquire(word_of(mine, w.refused) + call % REFUSALS * MAX_RANKS + from) == call ? REFUSED : ELSEWHERE;
+            return low_refused(x, w, from, call) ? REFUSED : ELSEWHERE;
         Line head = line_load(&c->inbox[e & 1][from][0]);
         Line small = line_load((const Line *)c->small[c->rank] + ((e & 1) * c->size + from) * SMALL_STRIDE);
         if ((head.flagA == (u32)e && head.flagB == (u32)e) || (small.flagA == (u32)e && small.flagB == (u32)e)) {

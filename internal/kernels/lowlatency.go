@@ -5,11 +5,12 @@ import "github.com/weftgo/weft/cuda"
 // Low is where the words of an exchanger with fixed places are: State at this rank, all others as offsets in each rank's region.
 type Low struct {
 	State                         uint64 // LowStateBytes
-	Passed, Refused, Ready        uint64 // LowWordBytes in all, in this order
+	Passed, Refused, Ready        uint64 // LowWordBytes in all; Refused is the last
 	Came, Heads, Notes, Landed    uint64 // of the bank
 	Back, Pieces                  uint64
 	Bank, HeadLines, Width, Parts uint32
-	BackStride, Step, Phases, _   uint32
+	BackStride, Step, Phases      uint32
+	Banks                         uint32
 }
 
 // Bits of Low.Phases: the halves of a call that a launch does.
@@ -20,10 +21,12 @@ const (
 
 // Sizes of what Low points to, beside rows.
 const (
-	lowRefusals  = 8
-	LowWordBytes = (2 + lowRefusals) * MaxRanks * 8
-	LineBytes    = 16
+	lowRefusals = 2
+	LineBytes   = 16
 )
+
+// LowWordBytes is the words of all banks together.
+func LowWordBytes(banks int) int { return (2 + lowRefusals*banks) * MaxRanks * 8 }
 
 // LowStateBytes is the private memory for so many banks.
 func LowStateBytes(banks int) int { return 8 * (8 + 32*banks) }
