@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// maxBalanced bounds what Balance is asked for, far above any machine: beyond it the numbers are a mistake.
+const maxBalanced = 1 << 16
+
 // Balance returns a placement for measured loads: loads[e] is how many tokens chose expert e on all ranks, as ep.Stats.ExpertTokens
 // counts them where the experts are. It gives out extra replicas beside the one that each expert has, always to the expert with the
 // most load for each replica, then puts replicas on ranks, heaviest first, each on the rank with the least load that has room and not
@@ -13,13 +16,15 @@ import (
 // expert than ranks are of no use: those that would be are not given out, and NumPhysical says how many were.
 //
 // It is a pure function, so ranks that give it the same loads agree. Weights move where the placement changes; who moves them is the
-// caller.
+// caller. Loads and extra may not be negative; no number of experts, ranks or extra replicas may exceed 65,536.
 func Balance(loads []int64, size, extra int) (Placement, error) {
 	switch {
 	case len(loads) == 0 || size < 1:
 		return Placement{}, fmt.Errorf("balance: %d experts on %d ranks; at least 1 of each is needed", len(loads), size)
-	case extra < 0:
-		return Placement{}, fmt.Errorf("balance: %d extra replicas", extra)
+	case len(loads) > maxBalanced || size > maxBalanced:
+		return Placement{}, fmt.Errorf("balance: %d experts on %d ranks; at most %d of each", len(loads), size, maxBalanced)
+	case extra < 0 || extra > maxBalanced:
+		return Placement{}, fmt.Errorf("balance: %d extra replicas; it must be in [0, %d]", extra, maxBalanced)
 	}
 	for e, n := range loads {
 		if n < 0 {

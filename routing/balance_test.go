@@ -87,10 +87,12 @@ func TestBalanceEvensOut(t *testing.T) {
 
 func TestBalanceErrors(t *testing.T) {
 	for text, call := range map[string]func() (Placement, error){
-		"0 experts on 2 ranks":      func() (Placement, error) { return Balance(nil, 2, 0) },
-		"1 experts on 0 ranks":      func() (Placement, error) { return Balance([]int64{1}, 0, 0) },
-		"-1 extra replicas":         func() (Placement, error) { return Balance([]int64{1}, 1, -1) },
-		"expert 1 has a load of -5": func() (Placement, error) { return Balance([]int64{1, -5}, 1, 0) },
+		"1 experts on 65537 ranks; at most 65536": func() (Placement, error) { return Balance([]int64{1}, 1<<16+1, 0) },
+		"65537 extra replicas":                    func() (Placement, error) { return Balance([]int64{1}, 1, 1<<16+1) },
+		"0 experts on 2 ranks":                    func() (Placement, error) { return Balance(nil, 2, 0) },
+		"1 experts on 0 ranks":                    func() (Placement, error) { return Balance([]int64{1}, 0, 0) },
+		"-1 extra replicas":                       func() (Placement, error) { return Balance([]int64{1}, 1, -1) },
+		"expert 1 has a load of -5":               func() (Placement, error) { return Balance([]int64{1, -5}, 1, 0) },
 	} {
 		_, err := call()
 		require.ErrorContains(t, err, text)

@@ -47,7 +47,7 @@ func (p Placement) Without(missing ...int) (Placement, error) {
 
 // Survivors lists the ranks of [0, size) that are not in missing, in order: rank i of what is left was rank Survivors[i].
 func Survivors(size int, missing ...int) []int {
-	list := make([]int, 0, size)
+	list := make([]int, 0, max(size, 0))
 	for r := range size {
 		if !slices.Contains(missing, r) {
 			list = append(list, r)
