@@ -215,6 +215,7 @@ func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []
 	if err != nil {
 		return err
 	}
+	defer t.Release()
 	b := g.banks[t.Number]
 	note := kernels.Note{Label: "combine", Tag: t.Tag}
 	seat, err := g.Dev.Seat(s, nil, note, nil)
@@ -257,6 +258,5 @@ func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []
 			err = seat.Set.Bias(seat.Stream, a, dst.Rows(), seat.Most)
 		}
 	}
-	t.Release()
 	return g.Dev.Failed("combine", err)
 }

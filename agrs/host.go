@@ -149,6 +149,7 @@ func (x *host) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias [
 	if err != nil {
 		return err
 	}
+	defer t.Release()
 	b := x.banks[t.Number]
 	partial, err := x.partialRows(b, t)
 	if err != nil {
@@ -166,7 +167,6 @@ func (x *host) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias [
 	if err == nil && len(bias) > 0 {
 		x.addBias(t, sums)
 	}
-	t.Release()
 	return err
 }
 

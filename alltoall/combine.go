@@ -79,6 +79,7 @@ func (x *host) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias [
 	if err != nil {
 		return err
 	}
+	defer t.Release()
 	b := x.banks[t.Number]
 	src := t.Y
 	switch {
@@ -104,7 +105,7 @@ func (x *host) expertRows(b *bank, y comm.Buffer) (comm.Buffer, error) {
 	return src, err
 }
 
-// bring moves src back to the tokens' ranks, sums there and releases the result.
+// bring moves src back to the tokens' ranks and sums there.
 func (x *host) bring(s comm.Stream, b *bank, t exchange.Taken, src comm.Buffer) error {
 	send, recv := b.recv, b.send
 	list := exchange.Terms{Start: b.plan.TokenStart, Item: b.plan.ByToken}
@@ -122,6 +123,5 @@ func (x *host) bring(s comm.Stream, b *bank, t exchange.Taken, src comm.Buffer) 
 	if err == nil {
 		x.Sums.Sum(t.Out, returned, list, t.Bias)
 	}
-	t.Release()
 	return err
 }

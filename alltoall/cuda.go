@@ -251,6 +251,7 @@ func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []
 	if err != nil {
 		return err
 	}
+	defer t.Release()
 	b, a := g.banks[t.Number], g.back
 	g.target(a, b, t)
 	note := kernels.Note{Label: "combine", Shape: g.shape, Tag: t.Tag}
@@ -273,7 +274,6 @@ func (g *gpu) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bias []
 	if err == nil {
 		err = g.Dev.Failed("combine", seat.Set.Combine(seat.Stream, a, seat.Blocks))
 	}
-	t.Release()
 	return err
 }
 

@@ -160,10 +160,12 @@ func (g *lowGPU) combineSend(s comm.Stream, y comm.Buffer, r *ep.Received) error
 	if err != nil {
 		return err
 	}
-	if err = g.bring(s, t, kernels.LowSend); err == nil {
-		t.Sent()
+	if err = g.bring(s, t, kernels.LowSend); err != nil {
+		t.Release()
+		return err
 	}
-	return err
+	t.Sent()
+	return nil
 }
 
 func (g *lowGPU) combineRecv(s comm.Stream, out comm.Buffer, r *ep.Received, bias []comm.Buffer) error {

@@ -131,6 +131,7 @@ func (x *lowHost) combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bia
 	if err != nil {
 		return err
 	}
+	defer t.Release()
 	b := x.banks[t.Number]
 	src, err := x.returning(b, t.Y)
 	if err != nil {
@@ -145,10 +146,12 @@ func (x *lowHost) combineSend(_ comm.Stream, y comm.Buffer, r *ep.Received) erro
 		return err
 	}
 	b := x.banks[t.Number]
-	if b.half.src, err = x.returning(b, t.Y); err == nil {
-		t.Sent()
+	if b.half.src, err = x.returning(b, t.Y); err != nil {
+		t.Release()
+		return err
 	}
-	return err
+	t.Sent()
+	return nil
 }
 
 func (x *lowHost) combineRecv(s comm.Stream, out comm.Buffer, r *ep.Received, bias []comm.Buffer) error {
@@ -156,6 +159,7 @@ func (x *lowHost) combineRecv(s comm.Stream, out comm.Buffer, r *ep.Received, bi
 	if err != nil {
 		return err
 	}
+	defer t.Release()
 	b := x.banks[t.Number]
 	return x.bring(s, b, t, b.half.src)
 }

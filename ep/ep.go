@@ -42,7 +42,8 @@ type Exchanger interface {
 	// Combine brings the expert outputs y back and writes out [numTokens, hidden]: the sum over a token's experts, plus
 	// up to two bias tensors [numTokens, hidden], which are added last in the order given, in fp32 before the one rounding.
 	// Rows beyond Routing.NumTokens are not written. A token without experts gets zeros plus bias. A wrong call is an
-	// Invalid error on this rank only, and takes nothing: it may be repeated.
+	// Invalid error on this rank only, and takes nothing: it may be repeated. So does one that is Unavailable because its stream is
+	// captured (between nodes no graph can have it). After any other error r is released, as after none.
 	Combine(s comm.Stream, out, y comm.Buffer, r *Received, bias ...comm.Buffer) error
 	// Config returns the configuration with defaults filled in.
 	Config() Config

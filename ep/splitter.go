@@ -34,7 +34,7 @@ type Splitter interface {
 	DispatchRecv(s comm.Stream, r *Received) error
 	// CombineSend begins a Combine of the expert outputs y. When it returns (on a GPU after it in the stream) y may be written again,
 	// unless it is r.X: r.X must be neither written nor read any more, since a rank that is ahead may already send the
-	// bank's next rows there. A wrong call is an Invalid error on this rank only, and takes nothing.
+	// bank's next rows there. A wrong call is an Invalid error on this rank only, and takes nothing; after any other error r is released.
 	CombineSend(s comm.Stream, y comm.Buffer, r *Received) error
 	// CombineRecv ends it: it writes out, as Combine does, and releases r. out and bias belong to the call. A wrong call is an
 	// Invalid error on this rank only, and takes nothing.

@@ -1,6 +1,8 @@
 package twolevel
 
 import (
+	"errors"
+
 	"github.com/weftgo/weft/comm"
 	"github.com/weftgo/weft/ep"
 	"github.com/weftgo/weft/internal/kernels/exchange"
@@ -157,12 +159,13 @@ func (x *Exchange) Combine(s comm.Stream, out, y comm.Buffer, r *ep.Received, bi
 		return err
 	}
 	if err := x.hands.begin(s, "combine"); err != nil {
+		if !errors.Is(err, comm.Unavailable) {
+			t.Release()
+		}
 		return err
 	}
-	b := x.banks[t.Number]
-	err = x.comeBack(s, b, t)
-	t.Release()
-	return err
+	defer t.Release()
+	return x.comeBack(s, x.banks[t.Number], t)
 }
 
 func (x *Exchange) comeBack(s comm.Stream, b *bank, t exchange.Taken) error {
