@@ -45,14 +45,10 @@ template <class N> __device__ __noinline__ void low_return(const LowCombineArgs 
                 continue;
             place += k;
         } else {
-            u32 with = __ballot_sync(~0u, slot >= 0), at = 0;
+            u32 with = __ballot_sync(~0u, slot >= 0), at = nth_there(with, lane);
             count = __popc(with);
             if (slot >= 0)
                 weight = ((const float *)p.weight)[slot];
-#pragma unroll
-            for (u32 b = 16; b > 0; b /= 2) // the place of the lane'th slot that is there
-                if (__popc(with & ((1u << (at + b)) - 1)) <= lane)
-                    at += b;
             slot = __shfl_sync(~0u, slot, at);
             weight = __shfl_sync(~0u, weight, at);
             place += note >> 16;

@@ -12,6 +12,16 @@ struct PartialArgs {
     u32 topK, hidden, dtype, wide, copy, pad; // wide: dst is fp32, of values rounded to dtype
 };
 
+// nth_there is the place of the lane'th of the slots that are there: bits of with.
+__device__ __forceinline__ u32 nth_there(u32 with, u32 lane) {
+    u32 at = 0;
+#pragma unroll
+    for (u32 b = 16; b > 0; b /= 2)
+        if (__popc(with & ((1u << (at + b)) - 1)) <= lane)
+            at += b;
+    return at;
+}
+
 // sum_rows makes partial rows of the type of y. Most rows have one or two slots (eight choices on eight ranks make 1.5), so a
 // warp loads up to eight steps of them at a time; the next row's slots are on their way meanwhile.
 template <class N> __device__ void sum_rows(const PartialArgs &d) {
@@ -26,11 +36,7 @@ template <class N> __device__ void sum_rows(const PartialArgs &d) {
     int next = i < end && lane < d.topK ? slots[(u64)(i / parts) * d.topK] : -1;
     for (; i < end; i += warps) {
         u32 row = i / parts, part = i % parts, lo = units * part / parts, hi = units * (part + 1) / parts;
-        u32 with = __ballot_sync(~0u, next >= 0), n = __popc(with), at = 0;
-#pragma unroll
-        for (u32 b = 16; b > 0; b /= 2) // the place of the lane'th slot that is there
-            if (__popc(with & ((1u << (at + b)) - 1)) <= lane)
-                at += b;
+        u32 with = __ballot_sync(~0u, next >= 0), n = __popc(with), at = nth_there(with, lane);
         int slot = __shfl_sync(~0u, next, at);
         float weight = lane < n ? ((const float *)d.weight)[slot] : 0;
         if (i + warps < end && lane < d.topK)

@@ -40,9 +40,9 @@ template <class N> __device__ __noinline__ void push_narrow(const DispatchArgs &
 }
 
 #if __CUDA_ARCH__ >= 900
-// Piece is values in shared memory, a multiple of 16, that are narrowed in their place: what is written lies in front of what has yet
+// Strip is values in shared memory, a multiple of 16, that are narrowed in their place: what is written lies in front of what has yet
 // to be read.
-template <class N> struct Piece {
+template <class N> struct Strip {
     u8 *at;
     u32 values;
 
@@ -126,7 +126,7 @@ template <class N> __device__ __noinline__ void push_narrow_bulk(const DispatchA
         DELAY();
         float *scales = (float *)(p.base + d.bank.scales) + (u64)p.at * groups;
         for (u32 s = 0, first = at / GROUP; p.n > 0 && s * NARROW_STEP < values; s += NARROW_DEEP) {
-            float scale = Piece<N>{piece, values}.narrow(s);
+            float scale = Strip<N>{piece, values}.narrow(s);
             push_scaled(scales, p.n, scale, first + s * 2, first + (values + GROUP - 1) / GROUP);
         }
         bulk_fence_shared(); // what this lane wrote and read there, for the stores and for the next load
