@@ -95,7 +95,7 @@ __device__ bool ticket(u32 *word, u32 *last) {
         *last = atomicAdd(word, 1u) == gridDim.x - 1;
         __threadfence();
         if (*last)
-            *word = 0; // an ordinary store, which the fence orders after all blocks' additions
+            atomicExch(word, 0u); // after all blocks' additions, for the next launch
     }
     __syncthreads();
     return *last;

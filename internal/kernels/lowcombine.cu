@@ -98,6 +98,7 @@ template <class N, int MODE> __device__ __noinline__ u32 low_gather(const LowCom
             from = why ? rank : 0;
             return why;
         }
+        __syncwarp(); // a vote orders no memory
         u64 row = lane < n ? mine + w.back + (u64)place * w.backStride : 0;
         u32 lo = part * step, hi = min(units, lo + step);
         if (vector)

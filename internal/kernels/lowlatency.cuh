@@ -169,7 +169,7 @@ __device__ u32 low_start(const Args &a, Shared &sh, LowBlock &b, const Low &w, b
         bool send = w.phases & LOW_SEND;
         b.call = send ? load_relaxed((u64 *)w.state) / WHOLE + 1 : combine ? bank->combine : bank->call;
         b.epoch = next_epoch(a);
-        b.fresh = load_relaxed(&bank->sends) / WHOLE == bank->homes;
+        b.fresh = !combine && load_relaxed(&bank->sends) / WHOLE == bank->homes;
         b.why = send ? 0 : (u32)bank->why;
     }
     u32 raised = load_relaxed(&a.ctl->world[a.ctl->worldRank]->abort) != 0 ? ABORTED : 0;
