@@ -35,7 +35,7 @@ var exchangers = []struct{ name, strategy string }{
 // sums; "alltoall" sends each token only to the ranks that own its experts, and in a world of several nodes (package comm/nodes)
 // only once to each node; "auto" chooses (see [ChooseExchanger]; between nodes of GPUs it is alltoall, the only one there). The
 // names of vLLM's backends are accepted too: allgather_reducescatter and naive mean agrs, deepep_high_throughput,
-// deepep_low_latency, pplx, flashinfer_*, mori and nixl_ep mean alltoall; a dash is read as an underscore.
+// deepep_low_latency, pplx, flashinfer_*, mori and nixl_ep mean alltoall (its mode is ep.Config.LowLatency); a dash is read as an underscore.
 //
 // An unknown name is an Invalid error that lists the names. A cfg that is wrong, that differs between ranks or that the
 // strategy cannot serve is an Invalid error on every rank.

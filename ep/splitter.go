@@ -2,7 +2,8 @@ package ep
 
 import "github.com/weftgo/weft/comm"
 
-// Splitter is an optional power of an Exchanger, of alltoall with Config.LowLatency: both halves of a Dispatch and of a Combine
+// Splitter is an optional power of an Exchanger, of alltoall with Config.LowLatency (without it the methods are there, and are
+// Invalid errors): both halves of a Dispatch and of a Combine
 // as calls of their own, so that other work runs while rows travel. A Send waits for no peer, a Recv does. On a
 // GPU there are two exceptions, which hold the stream: after a result that was released, the bank's next Send waits until every rank
 // has begun that Dispatch too; and one that this rank refuses may wait for ranks that have not begun the bank's last refused one yet.
