@@ -21,10 +21,7 @@ func newLowGPU(g *gpu) *lowGPU {
 }
 
 // lowPlaces is the layout of what LowLatency has in the region.
-type lowPlaces struct {
-	words int
-	banks []kernels.Low
-}
+type lowPlaces struct{ banks []kernels.Low }
 
 func (p *lowPlaces) take(l *layout, cfg ep.Config, size int) {
 	width := min(size, cfg.TopK)
